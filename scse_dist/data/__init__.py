@@ -1,0 +1,1 @@
+"""Reading prepared shards."""
