@@ -93,7 +93,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         UserError: unreadable, not UTF-8, not YAML, a key given twice, not a mapping.
     """
     try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a SafeLoader)
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -111,7 +111,7 @@ def _split_override(text: str) -> tuple[list[str], Any]:
     if not equals or not all(keys):
         raise UserError(f"{text!r} is not an override; write section.key=value, for example train.num_steps=200")
     try:
-        return keys, yaml.load(value, _Loader)  # noqa: S506 (a SafeLoader)
+        return keys, yaml.load(value, _Loader)
     except yaml.YAMLError as error:
         raise UserError(f"{key}={value!r} is not valid YAML: {_one_line(error)}") from error
 

@@ -1,0 +1,243 @@
+"""DeepSpeed, and nothing else of the engine: the only file that imports it.
+
+DeepSpeed shards and reduces; what it would decide on its own (learning rate, accumulation, which steps count) comes
+from outside, so that every ZeRO stage trains exactly like one process of plain PyTorch.
+
+Shapes: B batch, L length.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ds_configs import stage_file
+from scse_dist.config.schema import RunConfig
+from scse_dist.errors import UserError
+from scse_dist.model.lm import LoopedLM, LoopedLMOutput
+from scse_dist.model.unroll import Unroll
+from scse_dist.parallel.env import World
+
+os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+
+import deepspeed  # noqa: E402 (it probes for accelerators while it is imported)
+from deepspeed.utils import set_z3_leaf_modules  # noqa: E402
+
+OWNED_BY_RECIPE = {
+    "train_batch_size": "train.global_batch_size",
+    "train_micro_batch_size_per_gpu": "train.microbatch_size",
+    "gradient_accumulation_steps": "train.global_batch_size",
+    "gradient_clipping": "optim.grad_clip",
+    "bf16": "precision",
+    "fp16": "precision",
+    "torch_autocast": "precision",
+    "data_types": "precision",
+    "optimizer": "optim",
+    "scheduler": "optim",
+}
+"""DeepSpeed's keys that say what the recipe already says."""
+
+
+class StepVerdict(NamedTuple):
+    """What became of an optimizer step; equal on all ranks."""
+
+    applied: bool
+    """False if the gradient was not finite and the parameters stayed as they were."""
+    grad_norm: float
+    """Global norm before clipping; not finite if the step was skipped."""
+
+
+class Engine:
+    """A model and its optimizer, sharded as the configuration says."""
+
+    def __init__(self, model: LoopedLM, config: RunConfig, world: World):
+        self.world = world
+        self.grad_accum_steps = accumulation_steps(config, world.size)
+        self._grad_clip = config.optim.grad_clip
+        self._plain = config.parallel.zero_stage == 0 and config.precision != "bf16"
+        model.unroll.loops_per_segment = config.parallel.loops_per_segment
+        set_z3_leaf_modules(model, [Unroll])
+        _quiet_deepspeed()
+        self._engine, *_ = deepspeed.initialize(
+            model=model,
+            optimizer=build_optimizer(model, config),
+            config=deepspeed_config(config, world.size),
+            dist_init_required=False,
+        )
+        if hasattr(self._engine.optimizer, "check_grad_overflow"):
+            # Off by default in fp32, where ZeRO-1/2 would then write NaN into every parameter.
+            self._engine.optimizer.check_grad_overflow = True
+
+    @property
+    def model(self) -> LoopedLM:
+        """The (possibly sharded) model; call it on all ranks alike."""
+        return self._engine.module
+
+    def forward_backward(self, input_ids_BL: Tensor, labels_BL: Tensor, num_loops: int, num_step_tokens: int) -> Tensor:
+        """Accumulates the gradient of one microbatch towards the mean over the step's tokens.
+
+        Args:
+            num_step_tokens: scored tokens of the whole global batch, so that a mean of means never arises.
+
+        Returns:
+            The microbatch's summed loss on this rank, detached.
+        """
+        self._engine.train()
+        output: LoopedLMOutput = self._engine(input_ids_BL, num_loops, labels_BL=labels_BL)
+        assert output.loss_sum is not None
+        # DeepSpeed averages over ranks what has to be summed.
+        self._engine.backward(output.loss_sum * (self.world.size / num_step_tokens), scale_wrt_gas=False)
+        return output.loss_sum.detach()
+
+    def step(self, lr: float) -> StepVerdict:
+        """Clips and applies the accumulated gradient; call it after every microbatch of a step but act on the last.
+
+        A gradient that is not finite leaves parameters and optimizer as they were.
+        """
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = lr
+        if not self._engine.is_gradient_accumulation_boundary():
+            self._engine.step()
+            return StepVerdict(applied=False, grad_norm=math.nan)
+        plain_norm = self._clip_unsharded() if self._plain else None
+        self._engine.step()
+        grad_norm = plain_norm if plain_norm is not None else float(self._engine.get_global_grad_norm())
+        return StepVerdict(applied=self._engine.was_step_applied() and math.isfinite(grad_norm), grad_norm=grad_norm)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[LoopedLM]:
+        """The model in evaluation mode, without gradients."""
+        with torch.no_grad(), self._autocast():
+            yield self._engine.module.eval()
+
+    def save(self, folder: Path, tag: str) -> None:
+        """Writes this rank's shards below ``folder/tag``; collective."""
+        self._engine.save_checkpoint(str(folder), tag=tag, save_latest=False)
+
+    def load(self, folder: Path, tag: str) -> None:
+        """Restores model and optimizer from ``folder/tag``; collective.
+
+        Raises:
+            RuntimeError: DeepSpeed found nothing it could load.
+        """
+        loaded, _ = self._engine.load_checkpoint(str(folder), tag=tag)
+        if loaded is None:
+            raise RuntimeError(f"DeepSpeed loaded nothing from {folder / tag}")
+
+    def _clip_unsharded(self) -> float:
+        """Stage 0 without master weights: DeepSpeed reports no norm and applies gradients that are not finite."""
+        parameters = [p for p in self._engine.module.parameters() if p.grad is not None]
+        grads = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads)
+        value = float(norm)
+        if not math.isfinite(value):
+            for parameter in parameters:
+                parameter.grad = None
+        elif self._grad_clip:
+            torch.nn.utils.clip_grads_with_norm_(parameters, self._grad_clip, norm)
+        return value
+
+    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
+        if not self._engine.torch_autocast_enabled():
+            return contextlib.nullcontext()
+        return torch.autocast(self.world.device.type, dtype=self._engine.torch_autocast_dtype())
+
+
+def accumulation_steps(config: RunConfig, world_size: int) -> int:
+    """Microbatches per rank and step.
+
+    Raises:
+        UserError: the global batch does not come out; names the microbatch sizes that would.
+    """
+    batch, microbatch = config.train.global_batch_size, config.train.microbatch_size
+    if batch % (microbatch * world_size) == 0:
+        return batch // (microbatch * world_size)
+    if batch % world_size:
+        fitting = [n for n in range(1, min(batch, 2 * world_size) + 1) if batch % n == 0]
+        raise UserError(
+            f"train.global_batch_size={batch} cannot be shared by {world_size} ranks; use a multiple of {world_size}, "
+            f"or one of {fitting} ranks"
+        )
+    share = batch // world_size
+    fitting = [n for n in range(1, share + 1) if share % n == 0]
+    raise UserError(
+        f"train.microbatch_size={microbatch} does not divide the {share} windows that each of {world_size} ranks has of "
+        f"train.global_batch_size={batch}; use one of {fitting}"
+    )
+
+
+def deepspeed_config(config: RunConfig, world_size: int) -> dict[str, Any]:
+    """The stage's file with what the recipe owns filled in.
+
+    Raises:
+        UserError: unreadable, another stage than the recipe's, or a key that contradicts the recipe.
+    """
+    path = Path(config.parallel.ds_config or stage_file(config.parallel.zero_stage))
+    try:
+        settings: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"parallel.ds_config={path}: {' '.join(str(error).split())}; give a DeepSpeed JSON file") from error
+    if not isinstance(settings, dict) or not isinstance(settings.get("zero_optimization"), dict):
+        raise UserError(f"parallel.ds_config={path}: has no zero_optimization section; see ds_configs/ for examples")
+    stage = settings["zero_optimization"].get("stage")
+    if stage != config.parallel.zero_stage:
+        raise UserError(
+            f"parallel.ds_config={path}: zero_optimization.stage={stage!r} contradicts "
+            f"parallel.zero_stage={config.parallel.zero_stage}; make them agree"
+        )
+    ours = _owned_settings(config, world_size)
+    for key, owner in OWNED_BY_RECIPE.items():
+        if key in settings and settings[key] != ours.get(key):
+            raise UserError(
+                f"parallel.ds_config={path}: {key}={json.dumps(settings[key])} contradicts the recipe's {owner}; "
+                f"remove it from the file"
+            )
+    return settings | ours
+
+
+def build_optimizer(model: LoopedLM, config: RunConfig) -> torch.optim.AdamW:
+    """AdamW that decays matrices only; gains, scalars and (by default) embeddings are left alone."""
+    embeddings = {id(model.embedding.token), id(model.embedding.position)}
+    decays: dict[bool, list[torch.nn.Parameter]] = {True: [], False: []}
+    for parameter in model.parameters():
+        is_matrix = parameter.ndim >= 2 and (config.optim.decay_embeddings or id(parameter) not in embeddings)
+        decays[is_matrix].append(parameter)
+    optim = config.optim
+    groups = [
+        {"params": decays[True], "weight_decay": optim.weight_decay},
+        {"params": decays[False], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True)
+
+
+def _owned_settings(config: RunConfig, world_size: int) -> dict[str, Any]:
+    is_plain = config.parallel.zero_stage == 0 and config.precision != "bf16"
+    settings: dict[str, Any] = {
+        "train_batch_size": config.train.global_batch_size,
+        "train_micro_batch_size_per_gpu": config.train.microbatch_size,
+        "gradient_accumulation_steps": accumulation_steps(config, world_size),
+        "gradient_clipping": 0.0 if is_plain else config.optim.grad_clip,
+        "steps_per_print": 2**31,
+        "wall_clock_breakdown": False,
+    }
+    if config.precision == "bf16":
+        settings["bf16"] = {"enabled": True}
+        # Stage 0 knows no other accumulator than the parameters' own.
+        settings["data_types"] = {"grad_accum_dtype": "fp32" if config.parallel.zero_stage else "bf16"}
+    elif config.precision == "bf16_autocast":
+        settings["torch_autocast"] = {"enabled": True, "dtype": "bfloat16"}
+    return settings
+
+
+def _quiet_deepspeed() -> None:
+    """One line per layer of DeepSpeed is not what a user reads; its warnings stay."""
+    from deepspeed.utils import logger
+
+    logger.setLevel(logging.WARNING)
