@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import xxhash
 from streaming.base.format import reader_from_json
 from streaming.base.format.mds.reader import MDSReader
 from torch import Tensor
@@ -23,6 +22,7 @@ from scse_dist.config.schema import RunConfig
 from scse_dist.data.manifest import Manifest, Split
 from scse_dist.data.order import window_at
 from scse_dist.errors import UserError
+from scse_dist.hashing import hash_file
 
 _CACHED_RECORDS = 256
 
@@ -101,18 +101,13 @@ class WindowReader:
         path = self._folder / entry.file
         way_out = "restore the file or prepare the data again"
         try:
-            size = path.stat().st_size
-            if size != entry.num_bytes:
-                raise UserError(f"{path}: {size} bytes, the manifest says {entry.num_bytes}; {way_out}")
-            if self._verify:
-                with path.open("rb") as file:
-                    digest = xxhash.xxh3_128()
-                    while block := file.read(2**22):
-                        digest.update(block)
-                if digest.hexdigest() != entry.xxh3_128:
-                    raise UserError(f"{path}: its content is not what the manifest says (xxh3_128); {way_out}")
+            size, digest = hash_file(path) if self._verify else (path.stat().st_size, entry.xxh3_128)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; {way_out}") from error
+        if size != entry.num_bytes:
+            raise UserError(f"{path}: {size} bytes, the manifest says {entry.num_bytes}; {way_out}")
+        if digest != entry.xxh3_128:
+            raise UserError(f"{path}: its content is not what the manifest says (xxh3_128); {way_out}")
         self._verified.add(shard)
 
 

@@ -65,6 +65,7 @@ class Engine:
         model.unroll.loops_per_segment = config.parallel.loops_per_segment
         set_z3_leaf_modules(model, [Unroll])
         _quiet_deepspeed()
+        _skip_shared_memory_op()
         self._engine, *_ = deepspeed.initialize(
             model=model,
             optimizer=build_optimizer(model, config),
@@ -117,19 +118,16 @@ class Engine:
         with torch.no_grad(), self._autocast():
             yield self._engine.module.eval()
 
-    def save(self, folder: Path, tag: str) -> None:
-        """Writes this rank's shards below ``folder/tag``; collective."""
+    def save(self, folder: Path, tag: str, files: Any) -> None:
+        """Writes this rank's shards below ``folder/tag`` through ``files``; collective."""
+        self._engine.checkpoint_engine = files
         self._engine.save_checkpoint(str(folder), tag=tag, save_latest=False)
 
-    def load(self, folder: Path, tag: str) -> None:
-        """Restores model and optimizer from ``folder/tag``; collective.
-
-        Raises:
-            RuntimeError: DeepSpeed found nothing it could load.
-        """
+    def load(self, folder: Path, tag: str, files: Any) -> None:
+        """Restores model and optimizer from ``folder/tag`` through ``files``; collective."""
+        self._engine.checkpoint_engine = files
         loaded, _ = self._engine.load_checkpoint(str(folder), tag=tag)
-        if loaded is None:
-            raise RuntimeError(f"DeepSpeed loaded nothing from {folder / tag}")
+        assert loaded is not None, f"DeepSpeed loaded nothing from {folder / tag}"
 
     def _clip_unsharded(self) -> float:
         """Stage 0 without master weights: DeepSpeed reports no norm and applies gradients that are not finite."""
@@ -241,3 +239,13 @@ def _quiet_deepspeed() -> None:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
+
+
+def _skip_shared_memory_op() -> None:
+    """Keeps DeepSpeed from compiling its shared-memory collectives, which takes a C++ compiler and 90 seconds.
+
+    They only serve when all ranks of a job share one machine, and leave files in /dev/shm behind.
+    """
+    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
+
+    deepspeed.ops.__compatible_ops__[ShareMemCommBuilder.NAME] = False

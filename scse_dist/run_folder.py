@@ -1,0 +1,86 @@
+"""The run folder: the interface between all verbs. Imports no torch."""
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from scse_dist.config import RunConfig, dump_config, read_config
+from scse_dist.config.changes import forbidden_changes
+from scse_dist.errors import UserError
+
+
+class RunFolder:
+    """Paths inside a run's folder, its configuration and its lock."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.evals = self.path / "evals.jsonl"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints = self.path / "checkpoints"
+        self.logs = self.path / "logs"
+        self.figures = self.path / "figures"
+        self.tokenizer = self.path / "tokenizer.model"
+
+    def claim(self, config: RunConfig) -> None:
+        """Makes the folder this configuration's, or checks that it already is.
+
+        Raises:
+            UserError: it holds another run's configuration (naming the keys), foreign files, or cannot be written.
+        """
+        if self.config.is_file():
+            self._check_same_run(config)
+        elif self.path.is_dir() and any(entry.name not in {"logs", ".lock"} for entry in self.path.iterdir()):
+            raise UserError(f"run.dir={self.path}: not empty and not a run folder; choose another run.dir")
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.config, dump_config(config))
+        except OSError as error:
+            raise UserError(f"run.dir={self.path}: {error.strerror}; choose a folder that can be written") from error
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps a second run out while this one lives; the kernel drops the lock with the process.
+
+        Raises:
+            UserError: another process holds it (named), or the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / ".lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"run.dir={self.path}: {error.strerror}; choose a folder that can be written") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                handle.seek(0)
+                holder = handle.read().strip() or "another process"
+                raise UserError(f"run.dir={self.path}: in use by {holder}; wait for it or choose another run.dir") from None
+            handle.truncate(0)
+            handle.write(f"process {os.getpid()} on {socket.gethostname()}")
+            handle.flush()
+            yield
+
+    def _check_same_run(self, config: RunConfig) -> None:
+        changes = forbidden_changes(read_config(self.config), config)
+        if changes:
+            listed = ", ".join(f"{key} ({old} -> {new})" for key, old, new in changes)
+            raise UserError(
+                f"run.dir={self.path}: belongs to a run with another configuration: {listed}; "
+                "choose another run.dir, or remove the folder to start afresh"
+            )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file's content so that a reader or a crash sees the old or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

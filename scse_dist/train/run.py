@@ -1,0 +1,99 @@
+"""A training run from its configuration to its last step.
+
+Shapes: B batch, L length, W window + 1 tokens.
+"""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import torch
+
+from scse_dist.checkpoint.restore import restore_newest
+from scse_dist.checkpoint.save import Progress, save_checkpoint
+from scse_dist.config.schema import RunConfig
+from scse_dist.data.manifest import Manifest, read_manifest
+from scse_dist.data.resolve import resolve
+from scse_dist.data.stream import TrainingBatches, WindowReader
+from scse_dist.errors import ExitCode, UserError
+from scse_dist.evaluate.suite import Budget, evaluate_sets
+from scse_dist.model import build_model
+from scse_dist.parallel import comm
+from scse_dist.parallel.engine import Engine
+from scse_dist.parallel.env import World
+from scse_dist.run_folder import RunFolder
+from scse_dist.train.reporter import Reporter
+from scse_dist.train.step import train_step
+from scse_dist.train.stop import StopRequest
+
+
+def train(config: RunConfig, world: World) -> ExitCode:
+    """Trains to ``train.num_steps``, starting or continuing the run in ``run.dir``; collective.
+
+    Returns:
+        DONE, or RESUME if a signal asked it to stop and the state was saved.
+
+    Raises:
+        UserError: on all ranks alike: something in the recipe, the data or the run folder has to be mended.
+    """
+    stop = StopRequest()
+    with contextlib.ExitStack() as stack:
+        config, folder, manifest = _open(config, world, stack)
+        data_folder = Path(config.data.path or "")
+        reader = WindowReader(data_folder, manifest, "train", config.data.window, verify=config.data.verify_shards)
+        batches = TrainingBatches(reader, config, world.rank, world.size)
+        engine = Engine(build_model(config.model, config.seed), config, world)
+        reporter = stack.enter_context(Reporter(folder, config, world))
+        progress = restore_newest(folder.checkpoints, engine, config, manifest, reporter.say) or Progress()
+        reporter.start_at(progress.step)
+
+        while progress.step < config.train.num_steps:
+            progress = train_step(engine, batches, config, progress, reporter)
+            finished = progress.step == config.train.num_steps
+            if _is_due(config.evaluate.every, progress.step):
+                with engine.evaluating() as model:
+                    budget = Budget(config.evaluate.depths, config.evaluate.batch_size, config.evaluate.max_windows)
+                    scores = evaluate_sets(model, data_folder, manifest, config, config.evaluate.sets, budget, world)
+                reporter.evaluated(progress.step, scores)
+            stopping = stop.agreed()
+            if stopping or finished or _is_due(config.checkpoint.every, progress.step):
+                saved = save_checkpoint(folder.checkpoints, engine, progress, config, manifest)
+                reporter.say(f"saved {saved}")
+            if stopping and not finished:
+                reporter.say(f"stopped on request at step {progress.step}; the same command goes on from there")
+                return ExitCode.RESUME
+        reporter.say(f"finished: {progress.step} steps, {progress.num_tokens:,} tokens, in {folder.path}")
+    return ExitCode.DONE
+
+
+def _open(config: RunConfig, world: World, stack: contextlib.ExitStack) -> tuple[RunConfig, RunFolder, Manifest]:
+    """Checks data, device and run folder before anything is built, and takes the folder for this run."""
+    if config.data.path is None:
+        raise UserError("data.path is not set; give a folder made by `scse-dist prepare`")
+    data_folder = Path(config.data.path)
+    manifest = comm.on_first_rank(lambda: read_manifest(data_folder))
+    config = resolve(config, manifest)
+    _check_precision(config, world)
+    folder = RunFolder(config.run.dir)
+    comm.on_first_rank(lambda: stack.enter_context(folder.locked()))
+    comm.on_first_rank(lambda: folder.claim(config))
+    comm.on_first_rank(lambda: _keep_tokenizer(data_folder / manifest.tokenizer.file, folder))
+    return config, folder, manifest
+
+
+def _check_precision(config: RunConfig, world: World) -> None:
+    if config.precision != "fp32" and world.device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        name = torch.cuda.get_device_name(world.device)
+        raise UserError(f"precision={config.precision}: {name} has no bf16; use precision=fp32")
+
+
+def _keep_tokenizer(tokenizer: Path, folder: RunFolder) -> None:
+    """A run folder can be evaluated and generate text after its data is gone."""
+    if not folder.tokenizer.exists():
+        partial = folder.tokenizer.with_suffix(".partial")
+        shutil.copyfile(tokenizer, partial)
+        partial.replace(folder.tokenizer)
+
+
+def _is_due(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
