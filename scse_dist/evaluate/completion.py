@@ -17,7 +17,7 @@ from torch import Tensor
 
 from scse_dist.data.tokenizer import Tokenizer
 from scse_dist.errors import UserError
-from scse_dist.evaluate.depth_curve import score_at_depths, shared_batches
+from scse_dist.evaluate.depth_curve import shared_batches
 from scse_dist.model.lm import LoopedLM
 from scse_dist.model.loss import IGNORE
 from scse_dist.parallel import comm
@@ -104,7 +104,8 @@ def completion_curve(
         if not indices:
             labels_BL = torch.full_like(labels_BL, IGNORE)
         target_BL = labels_BL != IGNORE
-        for row, output in enumerate(score_at_depths(model, input_ids_BL, labels_BL, depths)):
+        outputs = model(input_ids_BL, depths[-1], labels_BL=labels_BL, readout_depths=depths)
+        for row, output in enumerate(outputs):
             assert output.nll_BL is not None and output.correct_BL is not None
             hit_BL = output.correct_BL & target_BL
             word_B = target_BL.any(-1) & (hit_BL | ~target_BL).all(-1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scse_dist.data.stream import WindowReader
-from scse_dist.model.lm import LoopedLM, LoopedLMOutput
+from scse_dist.model.lm import LoopedLM
 from scse_dist.model.loss import IGNORE
 from scse_dist.parallel import comm
 from scse_dist.parallel.env import World
@@ -54,20 +54,12 @@ def depth_curve(
         input_ids_BL, labels_BL = tokens_BW[:, :-1], tokens_BW[:, 1:]
         if not indices:
             labels_BL = torch.full_like(labels_BL, IGNORE)
-        outputs = score_at_depths(model, input_ids_BL, labels_BL, depths)
+        outputs = model(input_ids_BL, depths[-1], labels_BL=labels_BL, readout_depths=depths)
         nll_sum_R += torch.stack([_required(output.loss_sum) for output in outputs]).cpu()
         num_tokens += _required(outputs[0].num_tokens).cpu()
         on_batch()
     totals = comm.sum_over_ranks(torch.cat([nll_sum_R, num_tokens])).tolist()
     return {depth: DepthScore(nll_sum, int(totals[-1])) for depth, nll_sum in zip(depths, totals[:-1], strict=True)}
-
-
-def score_at_depths(
-    model: LoopedLM, input_ids_BL: Tensor, labels_BL: Tensor, depths: Sequence[int]
-) -> list[LoopedLMOutput]:
-    """One unroll to the deepest, read out at each depth."""
-    outputs = model(input_ids_BL, depths[-1], labels_BL=labels_BL, readout_depths=depths)
-    return [outputs[depth] for depth in depths]
 
 
 def shared_batches(num_items: int, batch_size: int, world: World) -> Iterator[list[int]]:

@@ -92,8 +92,8 @@ class LoopedLM(nn.Module):
         *,
         labels_BL: Tensor | None = None,
         readout_depths: Sequence[int] | None = None,
-    ) -> LoopedLMOutput | dict[int, LoopedLMOutput]:
-        """Reads out after ``num_loops`` loops, or at each of ``readout_depths`` from that one unroll.
+    ) -> LoopedLMOutput | tuple[LoopedLMOutput, ...]:
+        """Reads out after ``num_loops`` loops, or once for each of ``readout_depths`` from that one unroll.
 
         Args:
             input_ids_BL: tokens, int64.
@@ -106,11 +106,8 @@ class LoopedLM(nn.Module):
         """
         depths = _checked_depths(num_loops, readout_depths)
         anchor_BLE, *deviations = self.unroll(self.embedding(input_ids_BL), depths)
-        outputs = {
-            depth: self.readout(anchor_BLE + deviation_BLE, labels_BL)
-            for depth, deviation_BLE in zip(depths, deviations, strict=True)
-        }
-        return outputs[num_loops] if readout_depths is None else outputs
+        outputs = tuple(self.readout(anchor_BLE + deviation_BLE, labels_BL) for deviation_BLE in deviations)
+        return outputs[0] if readout_depths is None else outputs
 
     def states(self, input_ids_BL: Tensor, num_loops: int) -> Trajectory:
         """The anchor h* and every D_t, t = 0..T (state h_t = anchor + D_t)."""

@@ -1,0 +1,1 @@
+"""The command line; each verb imports what it needs when it is called."""

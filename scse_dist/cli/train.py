@@ -1,0 +1,83 @@
+"""``scse-dist train``: one process becomes a rank, or a launcher of ranks."""
+
+import os
+import sys
+from pathlib import Path
+
+import yaml
+
+from launchers import find_recipe
+from scse_dist.config import RunConfig, dump_config, load_config
+from scse_dist.config.accumulation import accumulation_steps
+from scse_dist.data.manifest import read_manifest
+from scse_dist.data.resolve import resolve
+from scse_dist.errors import ExitCode, UserError
+from scse_dist.model.depth import depth_at, mean_depth
+from scse_dist.model.flops import num_parameters, training_flops_per_token
+from scse_dist.run_folder import RunFolder
+
+_DEPTHS_SHOWN = 20
+
+
+def train_recipe(recipe: Path, overrides: list[str], nproc: int | None, *, dry_run: bool) -> int:
+    """Trains a recipe with ``nproc`` ranks, or describes it.
+
+    Raises:
+        UserError: before any rank is started, for all that can be known by then.
+    """
+    recipe = find_recipe(recipe)
+    config = load_config(recipe, overrides)
+    if "RANK" in os.environ:
+        if nproc is not None:
+            raise UserError(f"--nproc={nproc}: the ranks were already started by a launcher; leave --nproc out")
+        return run_rank(config)
+
+    from launchers.local import default_nproc, launch
+
+    world_size = nproc or default_nproc()
+    config = _resolved(config, world_size)
+    if dry_run:
+        print(describe(config, world_size))
+        return ExitCode.DONE
+    if world_size == 1:
+        return run_rank(config)
+    command = [sys.executable, "-m", "scse_dist", "train", str(recipe), *overrides]
+    return launch(command, world_size, RunFolder(config.run.dir).logs)
+
+
+def run_rank(config: RunConfig) -> int:
+    """This process's part of a run; a process that no launcher started is a world of one."""
+    from scse_dist.parallel.env import init_world, teardown
+    from scse_dist.train.run import train
+
+    world = init_world(config.parallel.device, config.parallel.backend)
+    code = train(config, world)
+    teardown()
+    return code
+
+
+def describe(config: RunConfig, world_size: int) -> str:
+    """What would be trained: resolved configuration, size, cost and the first depths."""
+    window = config.data.window or 0
+    depth = mean_depth(config.depth)
+    tokens_per_step = config.train.global_batch_size * window
+    depths = [depth_at(config.depth, config.seed, step) for step in range(min(_DEPTHS_SHOWN, config.train.num_steps))]
+    facts = {
+        "parameters": num_parameters(config.model),
+        "ranks": world_size,
+        "microbatches per rank and step": accumulation_steps(config, world_size),
+        "tokens per step": tokens_per_step,
+        "tokens of the run": tokens_per_step * config.train.num_steps,
+        "mean depth": round(depth, 3),
+        "training FLOPs per token at the mean depth": round(training_flops_per_token(config.model, depth, window)),
+    }
+    lines = [dump_config(config).rstrip(), "---", yaml.safe_dump(facts, sort_keys=False).rstrip()]
+    return "\n".join([*lines, "depths: " + " ".join(map(str, depths))])
+
+
+def _resolved(config: RunConfig, world_size: int) -> RunConfig:
+    if config.data.path is None:
+        raise UserError("data.path is not set; give a folder made by `scse-dist prepare`, for example data.path=data/mine")
+    config = resolve(config, read_manifest(Path(config.data.path)))
+    accumulation_steps(config, world_size)
+    return config
