@@ -45,7 +45,7 @@ class Unroll(nn.Module):
         """Step ranges that end at every wanted depth and, while training, after every ``loops_per_segment`` loops."""
         start = 0
         for depth in depths:
-            length = (self.loops_per_segment if self.training else 0) or depth
+            length = (self.loops_per_segment if self.training else 0) or max(depth, 1)
             for stop in (*range(start + length, depth, length), depth):
                 if stop > start:
                     yield start, stop
