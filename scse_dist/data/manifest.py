@@ -74,6 +74,7 @@ class Split(_Record):
     num_dropped_tokens: Count
     """Tokens after the last whole window."""
     shards: tuple[Shard, ...]
+    """All files of the folder: the shards in order, then the index."""
 
 
 class Manifest(_Record):
@@ -90,6 +91,10 @@ class Manifest(_Record):
     windows_per_record: Annotated[int, Field(ge=1)]
     token_dtype: Literal["uint16", "uint32"]
     split_seed: Count
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    """Share of the corpus documents."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.04
+    """Share of the corpus documents."""
     splits: dict[str, Split]
     passages: dict[str, str] = {}
     """Files of last-word completion passages (JSON lines with ``text``) by the split they were cut from."""
@@ -117,7 +122,9 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise UserError(f"data.path={folder}: no such folder; make it with `scse-dist prepare --source ... --out {folder}`")
+        raise UserError(
+            f"data.path={folder}: no such folder; make it with `scse-dist prepare --source ... --out {folder}`"
+        )
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -129,10 +136,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(f"{path}: unreadable ({error}); prepare the data again") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != FORMAT_VERSION:
-        raise UserError(f"{path}: format_version={version!r}, this program reads {FORMAT_VERSION}; prepare the data again")
+        raise UserError(
+            f"{path}: format_version={version!r}, this program reads {FORMAT_VERSION}; prepare the data again"
+        )
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path}: {key}: {first['msg']}; the file was damaged or edited, prepare the data again") from error
+        raise UserError(
+            f"{path}: {key}: {first['msg']}; the file was damaged or edited, prepare the data again"
+        ) from error
