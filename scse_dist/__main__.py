@@ -13,21 +13,12 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        code = run(arguments)
-    except UserError as error:
+        run(arguments)
+    except (UserError, LostRank) as error:
         if debug:
             traceback.print_exc()
         print(f"scse-dist: {error}", file=sys.stderr)
-        code = ExitCode.USER_ERROR
-    except LostRank as error:
-        if debug:
-            traceback.print_exc()
-        print(f"scse-dist: {error}", file=sys.stderr)
-        code = ExitCode.LOST_RANK
-    except KeyboardInterrupt:
-        print("scse-dist: interrupted", file=sys.stderr)
-        code = ExitCode.RESUME
-    sys.exit(int(code))
+        sys.exit(ExitCode.USER_ERROR if isinstance(error, UserError) else ExitCode.LOST_RANK)
 
 
 if __name__ == "__main__":

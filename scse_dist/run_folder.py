@@ -10,6 +10,7 @@ from pathlib import Path
 from scse_dist.config import RunConfig, dump_config, read_config
 from scse_dist.config.changes import forbidden_changes
 from scse_dist.errors import UserError
+from scse_dist.files import write_atomically
 
 
 class RunFolder:
@@ -60,7 +61,9 @@ class RunFolder:
             except BlockingIOError:
                 handle.seek(0)
                 holder = handle.read().strip() or "another process"
-                raise UserError(f"run.dir={self.path}: in use by {holder}; wait for it or choose another run.dir") from None
+                raise UserError(
+                    f"run.dir={self.path}: in use by {holder}; wait for it or choose another run.dir"
+                ) from None
             handle.truncate(0)
             handle.write(f"process {os.getpid()} on {socket.gethostname()}")
             handle.flush()
@@ -74,13 +77,3 @@ class RunFolder:
                 f"run.dir={self.path}: belongs to a run with another configuration: {listed}; "
                 "choose another run.dir, or remove the folder to start afresh"
             )
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file's content so that a reader or a crash sees the old or the new one, never a part."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -1,8 +1,8 @@
 """What a checkpoint folder holds, and which folder is the newest whole one. Imports no torch.
 
-    checkpoints/step-00000500/manifest.json   written last, lists every file with size and hash
-                              engine/...      one or two files per rank
-    checkpoints/latest                        names the newest; a hint, the folders are the truth
+checkpoints/step-00000500/manifest.json   written last, lists every file with size and hash
+                          engine/...      one or two files per rank
+checkpoints/latest                        names the newest; a hint, the folders are the truth
 """
 
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scse_dist.errors import UserError
-from scse_dist.hashing import hash_file
+from scse_dist.files import hash_file
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"

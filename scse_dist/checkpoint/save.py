@@ -20,9 +20,9 @@ from scse_dist.checkpoint.shard_files import ShardFiles
 from scse_dist.config.schema import RunConfig
 from scse_dist.data.manifest import Manifest
 from scse_dist.errors import UserError
+from scse_dist.files import write_atomically
 from scse_dist.parallel import comm
 from scse_dist.parallel.engine import Engine
-from scse_dist.run_folder import write_atomically
 
 
 def save_checkpoint(checkpoints: Path, engine: Engine, progress: Progress, config: RunConfig, data: Manifest) -> Path:

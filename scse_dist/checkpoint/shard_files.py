@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import torch
 import xxhash
@@ -41,7 +41,7 @@ class ShardFiles:
         try:
             with open(path, "wb") as file:
                 hashed = _HashingWriter(file)
-                torch.save(state_dict, hashed)
+                torch.save(state_dict, cast(Any, hashed))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -62,7 +62,7 @@ class ShardFiles:
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Folders are made before the ranks start."""
-        os.makedirs(path, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
 
     def create(self, info: Any) -> None:
         """Nothing to announce."""

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from data_prep.prepare import PrepareOptions, prepare
+from data_prep.options import PrepareOptions
+from data_prep.prepare import prepare
 from scse_dist.errors import ExitCode
 
 
@@ -21,6 +22,7 @@ def prepare_data(
     )
     manifest = prepare(options)
     for name, split in manifest.splits.items():
-        print(f"{name:12} {split.num_documents:9,} documents {split.num_tokens:13,} tokens {split.num_windows:10,} windows")
+        counts = f"{split.num_documents:9,} documents {split.num_tokens:13,} tokens {split.num_windows:10,} windows"
+        print(f"{name:12} {counts}")
     print(f"next: scse-dist train demo.yaml data.path={out} run.dir=runs/first")
     return ExitCode.DONE

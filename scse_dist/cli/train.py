@@ -77,7 +77,7 @@ def describe(config: RunConfig, world_size: int) -> str:
 
 def _resolved(config: RunConfig, world_size: int) -> RunConfig:
     if config.data.path is None:
-        raise UserError("data.path is not set; give a folder made by `scse-dist prepare`, for example data.path=data/mine")
+        raise UserError("data.path is not set; give a folder made by `scse-dist prepare`, such as data.path=data/mine")
     config = resolve(config, read_manifest(Path(config.data.path)))
     accumulation_steps(config, world_size)
     return config

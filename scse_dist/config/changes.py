@@ -31,7 +31,7 @@ def forbidden_changes(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, An
     return [
         (key, before, after)
         for key, before, after in differences(old, new)
-        if not any(key == free or key.startswith(f"{free}.") for free in MAY_CHANGE)
+        if not _is_free(key)
         and not (key == "train.num_steps" and after > before and old.optim.schedule in SCHEDULES_THAT_EXTEND)
     ]
 
@@ -40,6 +40,16 @@ def differences(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, Any]]:
     """Every dotted key whose value differs, with both values (None where a key is absent)."""
     before, after = _flat(old.model_dump(mode="json")), _flat(new.model_dump(mode="json"))
     return [(k, before.get(k), after.get(k)) for k in {**before, **after} if before.get(k) != after.get(k)]
+
+
+def defining_settings(config: RunConfig) -> dict[str, Any]:
+    """All dotted settings that may not change, except the length of the run."""
+    flat = _flat(config.model_dump(mode="json"))
+    return {key: value for key, value in flat.items() if not _is_free(key) and key != "train.num_steps"}
+
+
+def _is_free(key: str) -> bool:
+    return any(key == free or key.startswith(f"{free}.") for free in MAY_CHANGE)
 
 
 def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:

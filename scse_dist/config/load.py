@@ -124,8 +124,8 @@ def _change_method(settings: dict[str, Any], changes: Iterable[tuple[list[str], 
     recipe_method = model.get("method") if isinstance(model, dict) else None
     recipe_name = recipe_method.get("name", "scse") if isinstance(recipe_method, dict) else "scse"
     if names and names[-1] != recipe_name:
-        if isinstance(recipe_method, dict):
-            model.pop("method")
+        if isinstance(model, dict):
+            model.pop("method", None)
         if "unshared" in (names[-1], recipe_name):
             settings.pop("depth", None)  # a depth range belongs to looped methods, one depth to unshared
 

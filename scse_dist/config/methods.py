@@ -10,10 +10,7 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 
 
 class MethodConfig(Section):
-    """Settings that every method has."""
-
-    name: str
-    """Which method; the other keys of ``model.method`` belong to it alone."""
+    """Settings of one method; each class names it in ``name``, the tag of ``model.method``."""
 
 
 class ScseConfig(MethodConfig):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from streaming.base.format import reader_from_json
 from streaming.base.format.mds.reader import MDSReader
 from torch import Tensor
 
@@ -22,7 +21,7 @@ from scse_dist.config.schema import RunConfig
 from scse_dist.data.manifest import Manifest, Split
 from scse_dist.data.order import window_at
 from scse_dist.errors import UserError
-from scse_dist.hashing import hash_file
+from scse_dist.files import hash_file
 
 _CACHED_RECORDS = 256
 
@@ -79,7 +78,7 @@ class WindowReader:
         index = self._folder / "index.json"
         try:
             entries = json.loads(index.read_text(encoding="utf-8"))["shards"]
-            return [reader_from_json(str(self._folder.parent), split, entry) for entry in entries]
+            return [MDSReader.from_json(str(self._folder.parent), split, entry) for entry in entries]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{index}: unreadable ({error}); restore the file or prepare the data again") from error
 

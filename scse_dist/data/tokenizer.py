@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Self
 
 import sentencepiece
-import xxhash
 
 from scse_dist.data import manifest
 from scse_dist.errors import UserError
+from scse_dist.files import hash_file
 
 # SentencePiece writes a space as this character and so cannot tell the two apart: the character itself travels as the
 # three byte tokens of its UTF-8 form.
@@ -49,7 +49,7 @@ class Tokenizer:
         """
         path = data_folder / entry.file
         tokenizer = cls.load_file(path)
-        if xxhash.xxh3_128_hexdigest(path.read_bytes()) != entry.xxh3_128:
+        if hash_file(path)[1] != entry.xxh3_128:
             raise UserError(f"{path}: not the tokenizer that the shards were written with; prepare the data again")
         return tokenizer
 

@@ -132,5 +132,5 @@ def _checked_depths(num_loops: int, readout_depths: Sequence[int] | None) -> tup
     if not depths or list(depths) != sorted(set(depths)) or depths[0] < 1:
         raise ValueError(f"readout_depths={list(depths)} must be positive, ascending and without repeats")
     if depths[-1] > num_loops:
-        raise ValueError(f"readout depth {depths[-1]} lies above the unroll, num_loops={num_loops}; unroll as far as the last depth")
+        raise ValueError(f"readout depth {depths[-1]} lies above the unroll, num_loops={num_loops}; unroll further")
     return depths

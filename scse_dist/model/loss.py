@@ -64,8 +64,8 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        scale = grad_outputs[0]
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (scale,) = grad_outputs
         grad_hidden_NE, grad_weight_VE = (None if g is None else g * scale.to(g.dtype) for g in ctx.grads)
         return grad_hidden_NE, grad_weight_VE, None
 

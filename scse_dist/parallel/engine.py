@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +29,8 @@ from scse_dist.parallel.env import World
 
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
-import deepspeed  # noqa: E402 (it probes for accelerators while it is imported)
-from deepspeed.utils import set_z3_leaf_modules  # noqa: E402
+import deepspeed
+from deepspeed.utils import set_z3_leaf_modules
 
 OWNED_BY_RECIPE = {
     "train_batch_size": "train.global_batch_size",
@@ -67,12 +68,13 @@ class Engine:
         set_z3_leaf_modules(model, [Unroll])
         _quiet_deepspeed()
         _skip_shared_memory_op()
-        self._engine, *_ = deepspeed.initialize(
+        self._engine: Any = deepspeed.initialize(
             model=model,
             optimizer=build_optimizer(model, config),
             config=deepspeed_config(config, world.size),
             dist_init_required=False,
-        )
+        )[0]
+        self._engine._copy_recovery_script = lambda save_path: None  # its scripts would lie beside what we list
         if hasattr(self._engine.optimizer, "check_grad_overflow"):
             # Off by default in fp32, where ZeRO-1/2 would then write NaN into every parameter.
             self._engine.optimizer.check_grad_overflow = True
@@ -159,7 +161,9 @@ def deepspeed_config(config: RunConfig, world_size: int) -> dict[str, Any]:
     try:
         settings: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"parallel.ds_config={path}: {' '.join(str(error).split())}; give a DeepSpeed JSON file") from error
+        raise UserError(
+            f"parallel.ds_config={path}: {' '.join(str(error).split())}; give a DeepSpeed JSON file"
+        ) from error
     if not isinstance(settings, dict) or not isinstance(settings.get("zero_optimization"), dict):
         raise UserError(f"parallel.ds_config={path}: has no zero_optimization section; see ds_configs/ for examples")
     stage = settings["zero_optimization"].get("stage")
@@ -217,6 +221,8 @@ def _quiet_deepspeed() -> None:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
+    # DeepSpeed still uses the older names of two collectives.
+    warnings.filterwarnings("ignore", message=".*is deprecated.*_single", category=FutureWarning)
 
 
 def _skip_shared_memory_op() -> None:

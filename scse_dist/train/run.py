@@ -43,7 +43,7 @@ def train(config: RunConfig, world: World) -> ExitCode:
         reader = WindowReader(data_folder, manifest, "train", config.data.window, verify=config.data.verify_shards)
         batches = TrainingBatches(reader, config, world.rank, world.size)
         engine = Engine(build_model(config.model, config.seed), config, world)
-        reporter = stack.enter_context(Reporter(folder, config, world))
+        reporter = stack.enter_context(Reporter(folder, config, manifest, world))
         progress = restore_newest(folder.checkpoints, engine, config, manifest, reporter.say) or Progress()
         reporter.start_at(progress.step)
 

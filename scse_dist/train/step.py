@@ -29,7 +29,6 @@ def train_step(
     num_tokens = config.train.global_batch_size * window
     _seed_dropout(config.seed, step, world.rank)
 
-    reporter.step_begins(step + 1)
     loss_sum, depths = torch.zeros((), device=world.device), []
     verdict, input_ids_BL = StepVerdict(False, 0.0), torch.empty(0)
     for microbatch in range(engine.grad_accum_steps):
@@ -50,7 +49,7 @@ def train_step(
         num_tokens=progress.num_tokens + num_tokens,
         num_samples=progress.num_samples + config.train.global_batch_size,
     )
-    if reporter.step_ends(num_tokens, depths):
+    if reporter.count(step + 1, num_tokens, depths):
         loss = comm.sum_over_ranks(loss_sum.double()).item() / num_tokens
         with engine.evaluating() as model:
             dynamics = probe(model, input_ids_BL, depths[-1])

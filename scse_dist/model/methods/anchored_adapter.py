@@ -29,5 +29,4 @@ class AnchoredAdapter(Method):
         return Context(anchor_BLE, initial_deviation_BLE, self.gain * self.source_map(anchor_BLE))
 
     def transition(self, deviation_BLE: Tensor, context: Context, step: int, block: BlockFn) -> Tensor:
-        state_BLE = context.anchor_BLE + deviation_BLE
-        return deviation_BLE + self.step_scale * block(state_BLE + context.source_BLE)
+        return deviation_BLE + self.step_scale * block(context.injected_BLE(deviation_BLE))

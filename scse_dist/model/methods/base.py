@@ -25,6 +25,11 @@ class Context(NamedTuple):
     source_BLE: Tensor | None = None
     """What every step injects, for methods that inject something."""
 
+    def injected_BLE(self, deviation_BLE: Tensor) -> Tensor:
+        """The block's input in additive methods: the state plus the source."""
+        assert self.source_BLE is not None
+        return self.anchor_BLE + deviation_BLE + self.source_BLE
+
 
 class Method(nn.Module, ABC):
     """A one-step map; subclasses are found through their config class (``implements``)."""

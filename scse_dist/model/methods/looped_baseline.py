@@ -28,5 +28,4 @@ class LoopedBaseline(Method):
         return Context(embedding_BLE, torch.zeros_like(embedding_BLE), source_BLE)
 
     def transition(self, deviation_BLE: Tensor, context: Context, step: int, block: BlockFn) -> Tensor:
-        state_BLE = context.anchor_BLE + deviation_BLE
-        return deviation_BLE + self.step_scale * block(state_BLE + context.source_BLE)
+        return deviation_BLE + self.step_scale * block(context.injected_BLE(deviation_BLE))

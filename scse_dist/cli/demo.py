@@ -1,0 +1,81 @@
+"""``scse-dist demo``: from text that every installation has to a depth curve."""
+
+import sys
+from pathlib import Path
+
+from data_prep.docs_corpus import build_docs_corpus
+from data_prep.options import PrepareOptions
+from data_prep.prepare import prepare
+from launchers import find_recipe
+from launchers.local import default_nproc, launch
+from scse_dist.cli.app import DEFAULT_DEPTHS
+from scse_dist.config import load_config
+from scse_dist.errors import ExitCode
+from scse_dist.run_folder import RunFolder
+
+CORPUS = Path("data/demo-corpus")
+DATA = Path("data/demo")
+RECIPE = Path("demo.yaml")
+VOCAB_SIZE = 2048
+WINDOW = 128
+PROMPT = "Return the"
+EVAL_WINDOWS = 512
+_MIN_RANKS = 2
+"""The demo shows sharding, so it uses two processes even where there is no GPU."""
+
+
+def run_demo(nproc: int | None, overrides: list[str]) -> int:
+    """Builds the corpus, prepares it, trains, evaluates and generates; what is there already is used again."""
+    recipe = find_recipe(RECIPE)
+    config = load_config(recipe, overrides)
+    folder = RunFolder(config.run.dir)
+    nproc = nproc or max(_MIN_RANKS, default_nproc())
+
+    _title("1/5  text: documentation of the installed Python libraries")
+    build_docs_corpus(CORPUS)
+    _title("2/5  tokenizer, splits, shards")
+    prepare(
+        PrepareOptions(
+            sources=(str(CORPUS / "corpus"),),
+            heldout_sources=(str(CORPUS / "heldout"),),
+            out=DATA,
+            corpus="library documentation",
+            vocab_size=VOCAB_SIZE,
+            window=WINDOW,
+            workers=2,
+        )
+    )
+    _title(f"3/5  training {config.model.method.name} on {nproc} processes, ZeRO stage {config.parallel.zero_stage}")
+    evaluation = ["eval", config.run.dir, "--depths", DEFAULT_DEPTHS, "--max-windows", str(EVAL_WINDOWS)]
+    for title, command, ranks in (
+        ("", ["train", str(recipe), *overrides], nproc),
+        (
+            "4/5  quality as a function of depth, all depths from one unroll",
+            evaluation,
+            nproc,
+        ),
+        ("5/5  a sentence", ["generate", config.run.dir, "--prompt", PROMPT], 1),
+    ):
+        if title:
+            _title(title)
+        code = launch([sys.executable, "-m", "scse_dist", *command], ranks, folder.logs)
+        if code != ExitCode.DONE:
+            return code
+    print(_next_commands(config.run.dir))
+    return ExitCode.DONE
+
+
+def _title(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def _next_commands(run_dir: str) -> str:
+    return f"""
+The picture: {run_dir}/figures/depth-response.png     The records: {run_dir}/metrics.jsonl, {run_dir}/evals.jsonl
+
+Next:
+  tensorboard --logdir {run_dir}/tensorboard
+  scse-dist generate {run_dir} --prompt "The array is" --num-loops 16
+  scse-dist train demo.yaml run.dir=runs/baseline model.method.name=looped_baseline --nproc 2
+  scse-dist prepare --source 'my-text/*.txt' --out data/mine
+  scse-dist train demo.yaml data.path=data/mine run.dir=runs/mine"""

@@ -1,0 +1,32 @@
+"""Files that are whole or absent, and the one hash (xxh3_128) that tells. Imports no torch."""
+
+import os
+from pathlib import Path
+
+import xxhash
+
+_BLOCK_BYTES = 2**22
+
+
+def hash_file(path: Path) -> tuple[int, str]:
+    """Size in bytes and xxh3_128 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest, num_bytes = xxhash.xxh3_128(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            num_bytes += len(block)
+    return num_bytes, digest.hexdigest()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file's content so that a reader or a crash sees the old or the new one, never a part."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,95 @@
+"""JSON lines: ``metrics.jsonl`` (one object a logged step) and ``evals.jsonl`` (one object an evaluation identity).
+
+Imports no torch.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from scse_dist.files import write_atomically
+
+
+class JsonlLog:
+    """An append-only log of JSON objects, each with the ``step`` it belongs to."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Adds one line; a number that is not finite becomes null, so that the line stays JSON."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+
+    def truncate_after(self, step: int) -> None:
+        """Drops the records of later steps, and a last line that a kill left unfinished."""
+        if self.path.exists():
+            kept = [json.dumps(record) + "\n" for record in read_records(self.path) if record["step"] <= step]
+            write_atomically(self.path, "".join(kept))
+
+
+class EvalRecord(BaseModel):
+    """One figure and everything that says what it is a figure of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    set: str
+    """What was scored: a split, or passages."""
+    metric: str
+    num_loops: int
+    """Depth T of the readout."""
+    step: int
+    """Optimizer steps of the weights."""
+    method: str
+    seed: int
+    config_fingerprint: str
+    """Of everything that may not change in a resumed run."""
+    data_fingerprint: str
+    max_windows: int
+    """Budget per split; 0 is the whole split."""
+    value: float | None
+    """null where it is not finite."""
+    num_tokens: int
+    """Tokens the figure rests on."""
+    num_passages: int | None = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """A repeated measurement of the same thing has the same identity."""
+        measured = {"value", "num_tokens", "num_passages"}
+        return tuple(self.model_dump(exclude=measured).values())
+
+
+def replace_evals(path: Path, records: Iterable[EvalRecord]) -> None:
+    """Adds evaluation records; one with an identity that is there already takes its place."""
+    known = {record.identity: record for record in read_evals(path)}
+    known |= {record.identity: record for record in records}
+    write_atomically(path, "".join(record.model_dump_json() + "\n" for record in known.values()))
+
+
+def read_evals(path: Path) -> list[EvalRecord]:
+    """The evaluation records of a run; none if it has not been evaluated."""
+    return [EvalRecord.model_validate(record) for record in read_records(path)] if path.exists() else []
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a log, in order; a last line that a kill left unfinished is not one."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+    return value
