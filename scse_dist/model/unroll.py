@@ -8,6 +8,7 @@ Shapes: B batch, L length, E width.
 
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -58,7 +59,7 @@ class Unroll(nn.Module):
                 deviation_BLE = self.method.transition(deviation_BLE, context, step, block)
             return deviation_BLE
 
-        if self.loops_per_segment == 0 or not deviation_BLE.requires_grad:
+        if self.loops_per_segment == 0 or not torch.is_grad_enabled():
             return run(deviation_BLE)
         # Reentrant recomputation reduces a shared block's gradients once per loop, which ZeRO refuses.
         return checkpoint(run, deviation_BLE, use_reentrant=False, preserve_rng_state=self._has_dropout)

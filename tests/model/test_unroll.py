@@ -33,16 +33,27 @@ def test_dropout_acts_in_training_only():
     assert not torch.allclose(model(tokens_BL, 3).logits_BLV, model(tokens_BL, 3).logits_BLV)
 
 
-@pytest.mark.parametrize("loops_per_segment", [1, 2, 4])
-def test_recomputation_runs_each_loop_once_more_and_no_oftener(loops_per_segment: int):
-    model = small_model().train()
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("loops_per_segment", [1, 2, 4, 50])
+def test_recomputation_runs_each_loop_once_more_and_no_oftener(method: str, loops_per_segment: int):
+    """The first segment too, although its deviation may need no gradient (a method that starts at its anchor)."""
+    model, calls = small_model(method).train(), []
     model.unroll.loops_per_segment = loops_per_segment
-    calls = []
-    model.unroll.blocks[0].register_forward_pre_hook(lambda *_: calls.append(0))
-    loss = model(random_tokens(), 6, labels_BL=random_tokens(seed=1)).loss_sum
-    assert len(calls) == 6
+    for block in model.unroll.blocks:
+        block.register_forward_pre_hook(lambda *_: calls.append(0))
+    loss = model(random_tokens(), 5, labels_BL=random_tokens(seed=1)).loss_sum
+    assert len(calls) == 5
     loss.backward()
-    assert len(calls) == 12
+    assert len(calls) == 10
+
+
+def test_an_evaluation_recomputes_nothing_and_keeps_nothing():
+    model, calls = small_model(), []
+    model.unroll.loops_per_segment = 2
+    model.unroll.blocks[0].register_forward_pre_hook(lambda *_: calls.append(0))
+    with torch.no_grad():
+        assert model(random_tokens(), 5, labels_BL=random_tokens(seed=1)).loss_sum.grad_fn is None
+    assert len(calls) == 5
 
 
 def test_recomputation_keeps_one_state_a_segment_instead_of_every_activation():
