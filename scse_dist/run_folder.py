@@ -27,16 +27,26 @@ class RunFolder:
         self.figures = self.path / "figures"
         self.tokenizer = self.path / "tokenizer.model"
 
-    def claim(self, config: RunConfig) -> None:
-        """Makes the folder this configuration's, or checks that it already is.
+    def check(self, config: RunConfig) -> None:
+        """Whether the folder can be this configuration's; writes nothing.
 
         Raises:
-            UserError: it holds another run's configuration (naming the keys), foreign files, or cannot be written.
+            UserError: it holds another run's configuration (naming the keys) or foreign files.
         """
         if self.config.is_file():
             self._check_same_run(config)
         elif self.path.is_dir() and any(entry.name not in {"logs", ".lock"} for entry in self.path.iterdir()):
             raise UserError(f"run.dir={self.path}: not empty and not a run folder; choose another run.dir")
+        elif self.path.exists() and not self.path.is_dir():
+            raise UserError(f"run.dir={self.path}: is a file; choose another run.dir")
+
+    def claim(self, config: RunConfig) -> None:
+        """Makes the folder this configuration's.
+
+        Raises:
+            UserError: it is another run's, or cannot be written.
+        """
+        self.check(config)
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             write_atomically(self.config, dump_config(config))

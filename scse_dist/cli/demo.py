@@ -1,5 +1,6 @@
 """``scse-dist demo``: from text that every installation has to a depth curve."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,7 +20,8 @@ RECIPE = Path("demo.yaml")
 VOCAB_SIZE = 2048
 WINDOW = 128
 PROMPT = "Return the"
-EVAL_WINDOWS = 512
+EVAL_SETS = ("test", "heldout", "passages")
+EVAL_WINDOWS = 192
 _MIN_RANKS = 2
 """The demo shows sharding, so it uses two processes even where there is no GPU."""
 
@@ -28,7 +30,7 @@ def run_demo(nproc: int | None, overrides: list[str]) -> int:
     """Builds the corpus, prepares it, trains, evaluates and generates; what is there already is used again."""
     recipe = find_recipe(RECIPE)
     config = load_config(recipe, overrides)
-    folder = RunFolder(config.run.dir)
+    run_dir, data = config.run.dir, Path(config.data.path or DATA)
     nproc = nproc or max(_MIN_RANKS, default_nproc())
 
     _title("1/5  text: documentation of the installed Python libraries")
@@ -38,30 +40,25 @@ def run_demo(nproc: int | None, overrides: list[str]) -> int:
         PrepareOptions(
             sources=(str(CORPUS / "corpus"),),
             heldout_sources=(str(CORPUS / "heldout"),),
-            out=DATA,
+            out=data,
             corpus="library documentation",
             vocab_size=VOCAB_SIZE,
             window=WINDOW,
             workers=2,
         )
     )
-    _title(f"3/5  training {config.model.method.name} on {nproc} processes, ZeRO stage {config.parallel.zero_stage}")
-    evaluation = ["eval", config.run.dir, "--depths", DEFAULT_DEPTHS, "--max-windows", str(EVAL_WINDOWS)]
-    for title, command, ranks in (
-        ("", ["train", str(recipe), *overrides], nproc),
-        (
-            "4/5  quality as a function of depth, all depths from one unroll",
-            evaluation,
-            nproc,
-        ),
-        ("5/5  a sentence", ["generate", config.run.dir, "--prompt", PROMPT], 1),
+    sets = [part for name in EVAL_SETS for part in ("--set", name)]
+    budget = ["--depths", DEFAULT_DEPTHS, "--max-windows", str(EVAL_WINDOWS)]
+    for title, verb, ranks in (
+        (f"3/5  training {config.model.method.name}", ["train", str(recipe), *overrides], nproc),
+        ("4/5  quality as a function of depth, all depths from one unroll", ["eval", run_dir, *sets, *budget], nproc),
+        ("5/5  a sentence", ["generate", run_dir, "--prompt", PROMPT], 1),
     ):
-        if title:
-            _title(title)
-        code = launch([sys.executable, "-m", "scse_dist", *command], ranks, folder.logs)
+        _title(f"{title}   (scse-dist {shlex.join(verb)} --nproc {ranks})" if ranks > 1 else title)
+        code = launch([sys.executable, "-m", "scse_dist", *verb], ranks, RunFolder(run_dir).logs)
         if code != ExitCode.DONE:
             return code
-    print(_next_commands(config.run.dir))
+    print(_next_commands(run_dir))
     return ExitCode.DONE
 
 

@@ -36,13 +36,15 @@ def train_recipe(recipe: Path, overrides: list[str], nproc: int | None, *, dry_r
 
     world_size = nproc or default_nproc()
     config = _resolved(config, world_size)
+    folder = RunFolder(config.run.dir)
+    folder.check(config)
     if dry_run:
         print(describe(config, world_size))
         return ExitCode.DONE
     if world_size == 1:
         return run_rank(config)
     command = [sys.executable, "-m", "scse_dist", "train", str(recipe), *overrides]
-    return launch(command, world_size, RunFolder(config.run.dir).logs)
+    return launch(command, world_size, folder.logs)
 
 
 def run_rank(config: RunConfig) -> int:

@@ -16,8 +16,8 @@ from scse_dist.files import hash_file
 # three byte tokens of its UTF-8 form.
 _META_SPACE = "\u2581"
 
-# No token reaches from a character that is not a space into a space, so a text cut there gives the same tokens, and
-# one huge document neither fills the memory nor keeps all threads but one waiting.
+# No token reaches from a character that is not a space into a space, so a text cut there has the same best tokens (ties
+# may fall otherwise), and one huge document neither fills the memory nor keeps all threads but one waiting.
 _CUT = re.compile(r"(?<! ) ")
 _SEGMENT_CHARS = 1_000_000
 

@@ -64,7 +64,7 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         (scale,) = grad_outputs
         grad_hidden_NE, grad_weight_VE = (None if g is None else g * scale.to(g.dtype) for g in ctx.grads)
         return grad_hidden_NE, grad_weight_VE, None
