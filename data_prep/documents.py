@@ -11,6 +11,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,10 +23,11 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _KNOWN = ", ".join(KINDS) + " (each also .gz, .xz)"
 
 
-def find_files(sources: Sequence[str]) -> list[Path]:
+def find_files(sources: Sequence[str], out: Path) -> list[Path]:
     """The files meant by paths, folders (searched through all levels) and globs, each once; sorted within a source.
 
-    A folder may hold other files; they are left out. A path or a glob names its files, so an unknown kind is an error.
+    A folder may hold other files and hidden ones; they are left out. A path or a glob names its files, so an unknown
+    kind is an error. What lies in ``out`` is a result and no source.
 
     Raises:
         UserError: nothing there, or a kind of file that cannot be read.
@@ -33,15 +35,12 @@ def find_files(sources: Sequence[str]) -> list[Path]:
     files: dict[Path, Path] = {}
     for source in sources:
         path = Path(source).expanduser()
-        if path.is_dir():
-            found = [file for file in sorted(path.rglob("*")) if file.is_file() and _kind(file) in KINDS]
-            if not found:
+        found = _in_folder(path) if path.is_dir() else _named(path)
+        found = [file for file in found if out.resolve() not in file.resolve().parents]
+        if not found:
+            if path.is_dir():
                 raise UserError(f"{source}: no {_KNOWN} file in this folder")
-        else:
-            names = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
-            found = [file for name in names if not (file := Path(name)).is_dir()]
-            if not found:
-                raise UserError(f"{source}: no such file, and no file matches it as a pattern")
+            raise UserError(f"{source}: no such file, and nothing matches it as a pattern")
         for file in found:
             if _kind(file) not in KINDS:
                 raise UserError(f"{file}: unknown kind of file; known: {_KNOWN}")
@@ -56,17 +55,12 @@ def read_documents(path: Path) -> Iterator[str]:
         UserError: naming file and line: not UTF-8, damaged compression, broken JSON, no ``text`` in it.
     """
     read = _read_txt if _kind(path) == ".txt" else _read_jsonl
-    try:
-        with _open(path) as lines:
-            yield from read(path, lines)
-    except UnicodeDecodeError:
-        raise UserError(_where_not_utf8(path)) from None
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise UserError(
-            f"{path}: damaged or incomplete {path.suffix} file ({_one_line(error)}); fetch it again"
-        ) from error
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
+    with _plain_errors(path):
+        try:
+            with _open(path) as lines:
+                yield from read(path, lines)
+        except UnicodeDecodeError:
+            raise UserError(_where_not_utf8(path)) from None
 
 
 def _read_jsonl(path: Path, lines: TextIO) -> Iterator[str]:
@@ -74,9 +68,10 @@ def _read_jsonl(path: Path, lines: TextIO) -> Iterator[str]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line.rstrip("\n"))
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not valid JSON: {_one_line(error)}") from error
+            reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else error
+            raise UserError(f"{path}:{number}: not valid JSON: {reason}") from error
         if not isinstance(row, dict) or "text" not in row:
             raise UserError(f'{path}:{number}: no field `text`; each line must be like {{"text": "..."}}')
         text = row["text"]
@@ -113,6 +108,17 @@ def _paragraphs(lines: TextIO) -> Iterator[str]:
         yield paragraph
 
 
+def _in_folder(folder: Path) -> list[Path]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _kind(path) in KINDS)
+    return [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+
+
+def _named(path: Path) -> list[Path]:
+    """The file of this name, even if it has brackets in it, or else those that match it as a pattern."""
+    names = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+    return [file for name in names if (file := Path(name)).is_file()]
+
+
 def _kind(path: Path) -> str:
     inner = path.with_suffix("") if path.suffix in _OPENERS else path
     return inner.suffix
@@ -122,6 +128,18 @@ def _open(path: Path) -> Any:
     """A text stream: a byte order mark is dropped; line ends become \\n in .txt and stay as they are in .jsonl."""
     newline = None if _kind(path) == ".txt" else "\n"
     return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig", newline=newline)
+
+
+@contextmanager
+def _plain_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise UserError(
+            f"{path}: damaged or incomplete {path.suffix} file ({_one_line(error)}); fetch it again"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error
 
 
 def _where_not_utf8(path: Path) -> str:

@@ -34,8 +34,8 @@ _WRITERS = ("mosaicml-streaming", "numpy", "sentencepiece")
 def prepare(options: PrepareOptions, report: Report = print) -> Manifest:
     """Makes the data folder ``options.out``, or finds it already made from the same text with the same options.
 
-    The folder appears complete or not at all. The same texts and options give the same bytes, for any number of
-    workers and whatever the order and the names of the files.
+    The folder appears complete or not at all. The same texts and options give the same tokenizer, shards and passages
+    for any number of workers and whatever the order and the names of the files.
 
     Raises:
         UserError: unreadable, empty or too little text; a vocabulary that does not fit it; a folder that holds
@@ -43,8 +43,8 @@ def prepare(options: PrepareOptions, report: Report = print) -> Manifest:
     """
     start = time.monotonic()
     # Held-out text goes first: where both repeat a document, training loses it.
-    inputs = [Input(file, "heldout") for file in find_files(options.heldout_sources)]
-    inputs += [Input(file, "corpus") for file in find_files(options.sources)]
+    inputs = [Input(file, "heldout") for file in find_files(options.heldout_sources, options.out)]
+    inputs += [Input(file, "corpus") for file in find_files(options.sources, options.out)]
     if is_occupied(options.out):
         manifest = find_prepared(options, inputs)
         report(f"{options.out}: already prepared from this text with these options, reusing it")

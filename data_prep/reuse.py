@@ -7,7 +7,7 @@ from data_prep.options import PrepareOptions
 from data_prep.sources import Input, describe
 from scse_dist.data.manifest import MANIFEST, Manifest, read_manifest
 from scse_dist.errors import UserError
-from scse_dist.hashing import hash_file
+from scse_dist.files import hash_file
 
 
 def find_prepared(options: PrepareOptions, inputs: Sequence[Input]) -> Manifest:

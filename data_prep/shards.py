@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from scse_dist.data.manifest import Shard
-from scse_dist.hashing import hash_file
+from scse_dist.files import hash_file
 
 COLUMN = "tokens"
 SHARD_BYTES = 16_000_000

@@ -13,7 +13,7 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.open("w+b")
+        self._file = path.open("wb")
         self._keys, self._starts, self._lengths = array("Q"), array("Q"), array("Q")
         self.num_bytes = 0
 
@@ -31,9 +31,10 @@ class Spool:
     def __iter__(self) -> Iterator[str]:
         """All texts by ascending key."""
         self._file.flush()
-        for index in np.argsort(np.array(self._keys, np.uint64)):
-            self._file.seek(self._starts[index])
-            yield self._file.read(self._lengths[index]).decode()
+        with self._path.open("rb") as file:
+            for index in np.argsort(np.array(self._keys, np.uint64)):
+                file.seek(self._starts[index])
+                yield file.read(self._lengths[index]).decode()
 
     def batches(self, max_chars: int) -> Iterator[list[str]]:
         """All texts by ascending key, in lists that end at the first text to reach ``max_chars``."""

@@ -18,6 +18,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 # Enough for stable pieces (more text changed the bytes per token by 2 %), and training time grows with it.
 _SAMPLE_BYTES_PER_PIECE = 1200
+_MIN_SAMPLE_BYTES = 1_000_000
 _LONGEST_SAMPLE_CHARS = 100_000
 _NUM_ROUND_TRIPS = 200
 
@@ -38,7 +39,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, folder: Path) -> tupl
     Raises:
         UserError: more tokens than the text supports, or fewer than it needs.
     """
-    sample = _sample(texts, vocab_size * _SAMPLE_BYTES_PER_PIECE)
+    sample = _sample(texts, max(vocab_size * _SAMPLE_BYTES_PER_PIECE, _MIN_SAMPLE_BYTES))
     model = _train(sample, vocab_size)
     tokenizer = Tokenizer(model)
     for text in islice(sample, _NUM_ROUND_TRIPS):
