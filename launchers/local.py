@@ -215,6 +215,12 @@ def _exit_code(ended: list[_Rank]) -> int:
     return ExitCode.RESUME if ExitCode.RESUME in own else ExitCode.DONE
 
 
+def _mend_terminal(ended: list[_Rank]) -> None:
+    """A live line of progress hides the cursor, and a killed rank 0 could not bring it back."""
+    if sys.stdout.isatty() and any(rank.number == 0 and (rank.code or 0) < 0 for rank in ended):
+        print("\x1b[?25h", end="", flush=True)
+
+
 def _explain(ended: list[_Rank], nproc: int) -> None:
     """Says on stderr which rank failed first and how, unless rank 0 has said it on the terminal."""
     first_bad = next((rank for rank in ended if rank.ended_badly), None)

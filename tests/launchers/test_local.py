@@ -1,5 +1,6 @@
 """Real processes throughout; the ranks are small scripts, so that hundreds of them cost seconds."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -196,15 +197,27 @@ def test_rank_0_keeps_the_terminal_and_the_others_append_to_their_logs(tmp_path:
     assert (tmp_path / "logs" / "rank-00002.log").read_text().count("I am 2") == 2
 
 
-def test_rank_0_sees_a_terminal_where_its_launcher_has_one() -> None:
+def on_terminal(script: str) -> tuple[int, bytes]:
     ours, theirs = os.openpty()
-    script = "import os, sys; sys.exit(75 if os.isatty(1) == (os.environ['RANK'] == '0') else 1)"
     code = f"import sys; from launchers.local import launch; sys.exit(launch({[sys.executable, '-c', script]}, 2))"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    finished = subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=False, timeout=HANG_S)
-    os.close(ours)
+    finished = subprocess.run([sys.executable, "-c", code], stdout=theirs, cwd=ROOT, check=False, timeout=HANG_S)
     os.close(theirs)
-    assert finished.returncode == ExitCode.RESUME
+    received = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(ours, 4096):
+            received += piece
+    os.close(ours)
+    return finished.returncode, received
+
+
+def test_rank_0_sees_a_terminal_where_its_launcher_has_one() -> None:
+    script = "import os, sys; sys.exit(75 if os.isatty(1) == (os.environ['RANK'] == '0') else 1)"
+    assert on_terminal(script) == (ExitCode.RESUME, b"")
+
+
+def test_the_cursor_that_a_killed_rank_0_hid_comes_back() -> None:
+    hide = "import os; print('\\x1b[?25l', end='', flush=True); os.kill(os.getpid(), 9)"
+    assert on_terminal(hide) == (ExitCode.LOST_RANK, b"\x1b[?25l\x1b[?25h")
 
 
 def test_the_end_of_the_first_failed_ranks_log_is_shown(tmp_path: Path) -> None:
