@@ -1,1 +1,1 @@
-"""What a run writes down. (records, tensorboard, meters, console and figures stand; only their tests are wanted.)"""
+"""What a run writes down: records, TensorBoard, a live line, meters and pictures."""

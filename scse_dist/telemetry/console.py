@@ -3,7 +3,10 @@
 import sys
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+_WIDTH_FOR_A_BAR = 100
 
 
 class Console:
@@ -13,16 +16,8 @@ class Console:
         self._num_steps = num_steps
         self._progress: Progress | None = None
         if sys.stdout.isatty():
-            self._progress = Progress(
-                TextColumn("step"),
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=RichConsole(highlight=False),
-            )
+            console = RichConsole(highlight=False)
+            self._progress = Progress(*_columns(console.width), console=console, expand=True)
             self._task = self._progress.add_task("", total=num_steps, completed=first_step)
             self._progress.start()
 
@@ -34,7 +29,7 @@ class Console:
     def show(self, step: int, facts: str) -> None:
         """Shows the figures of a logged step."""
         if self._progress:
-            self._progress.update(self._task, description=facts)
+            self._progress.update(self._task, completed=step, description=facts)
         else:
             print(f"step {step}/{self._num_steps}  {facts}", flush=True)
 
@@ -49,3 +44,14 @@ class Console:
         """Leaves the terminal as it was."""
         if self._progress:
             self._progress.stop()
+
+
+def _columns(width: int) -> list[ProgressColumn]:
+    """Where the line is too long, the figures are cut, never the step or the time left."""
+    return [
+        MofNCompleteColumn(),
+        *([BarColumn(bar_width=16)] if width >= _WIDTH_FOR_A_BAR else []),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    ]

@@ -6,11 +6,13 @@ Imports no torch.
 import json
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from scse_dist.errors import UserError
 from scse_dist.files import write_atomically
 
 
@@ -21,15 +23,25 @@ class JsonlLog:
         self.path = path
 
     def append(self, record: dict[str, Any]) -> None:
-        """Adds one line; a number that is not finite becomes null, so that the line stays JSON."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
+        """Adds one line; a number that is not finite becomes null, so that the line stays JSON.
+
+        Raises:
+            UserError: no space left, or the file may not be written.
+        """
+        line = json.dumps(_finite(record), allow_nan=False) + "\n"
+        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(line)
 
     def truncate_after(self, step: int) -> None:
-        """Drops the records of later steps, and a last line that a kill left unfinished."""
+        """Drops the records of later steps, and a last line that a kill left unfinished; atomic.
+
+        Raises:
+            UserError: damaged, no space left, or the file may not be written.
+        """
         if self.path.exists():
             kept = [json.dumps(record) + "\n" for record in read_records(self.path) if record["step"] <= step]
-            write_atomically(self.path, "".join(kept))
+            with _writing(self.path):
+                write_atomically(self.path, "".join(kept))
 
 
 class EvalRecord(BaseModel):
@@ -65,23 +77,54 @@ class EvalRecord(BaseModel):
 
 
 def replace_evals(path: Path, records: Iterable[EvalRecord]) -> None:
-    """Adds evaluation records; one with an identity that is there already takes its place."""
+    """Adds evaluation records; one with an identity that is there already takes its place. Atomic, for one writer.
+
+    Raises:
+        UserError: the file is damaged, no space left, or it may not be written.
+    """
     known = {record.identity: record for record in read_evals(path)}
     known |= {record.identity: record for record in records}
-    write_atomically(path, "".join(record.model_dump_json() + "\n" for record in known.values()))
+    with _writing(path):
+        write_atomically(path, "".join(record.model_dump_json() + "\n" for record in known.values()))
 
 
 def read_evals(path: Path) -> list[EvalRecord]:
-    """The evaluation records of a run; none if it has not been evaluated."""
-    return [EvalRecord.model_validate(record) for record in read_records(path)] if path.exists() else []
+    """The evaluation records of a run; none if it has not been evaluated.
+
+    Raises:
+        UserError: a line is not such a record.
+    """
+    if not path.exists():
+        return []
+    try:
+        return [EvalRecord.model_validate(record) for record in read_records(path)]
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {where}: {first['msg']}; move the file away and evaluate again") from error
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a log, in order; a last line that a kill left unfinished is not one."""
+    """The objects of a log, in order; a last line that a kill left unfinished is not one.
+
+    Raises:
+        UserError: another line is not JSON.
+    """
     with path.open(encoding="utf-8") as file:
-        for line in file:
+        for number, line in enumerate(file, start=1):
             if line.endswith("\n"):
-                yield json.loads(line)
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise UserError(f"{path}: line {number} is damaged ({error}); remove that line") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; make room, or choose a folder that can be written") from error
 
 
 def _finite(value: Any) -> Any:

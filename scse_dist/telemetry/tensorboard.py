@@ -16,8 +16,9 @@ _FLUSH_SECONDS = 10
 class TensorBoard:
     """One writer, on rank 0."""
 
-    def __init__(self, folder: Path, first_step: int):
-        """Opens the folder; points at ``first_step`` and later, left by a run that was killed, are purged."""
+    def __init__(self, folder: Path, first_step: int | None):
+        """Opens the folder; points at ``first_step`` and later, left by a run that was killed, are purged (None: none
+        are)."""
         self._writer = SummaryWriter(str(folder), purge_step=first_step, flush_secs=_FLUSH_SECONDS)
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
