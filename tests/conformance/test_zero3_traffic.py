@@ -32,7 +32,8 @@ def test_gathered_bytes_are_bounded_and_do_not_depend_on_the_depth(cell: Cell, t
     shared = model.embedding.token.numel() * model.embedding.token.element_size()
     # Each module gathers its own once forwards and once backwards; the token table belongs to two modules.
     bound = 2 * whole if cell == SHIPPED else 2 * (whole + shared)
-    assert 0 < max(found["gathered_bytes"]) <= bound
+    assert 0 < settled[0] <= bound
+    assert found["gathered_bytes"][0] <= 3 * whole
     assert cell == SHIPPED or settled[0] >= 2 * whole  # all of them were counted
 
 
