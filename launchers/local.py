@@ -53,6 +53,7 @@ def launch(command: list[str], nproc: int, log_dir: Path | None = None) -> int:
             for rank in ranks:
                 rank.kill()
                 rank.process.wait()
+        _mend_terminal(ended)
         _explain(ended, nproc)
     return _exit_code(ended)
 

@@ -111,7 +111,7 @@ child.wait()
     wait_until(lambda: len(read_pids(tmp_path)) == 4)
     assert all(is_running(pid) for pid in read_pids(tmp_path))
     launcher.kill()
-    launcher.communicate()
+    launcher.wait()
     wait_until(lambda: not any(is_running(pid) for pid in read_pids(tmp_path)))
 
 
@@ -123,7 +123,7 @@ def test_the_kernel_ends_the_ranks_even_without_a_guard(tmp_path: Path) -> None:
     (guard,) = {int(pid) for pid in children} - set(read_pids(tmp_path))
     os.kill(guard, signal.SIGKILL)
     launcher.kill()
-    launcher.communicate()
+    launcher.wait()
     wait_until(lambda: not any(is_running(pid) for pid in read_pids(tmp_path)))
 
 
