@@ -39,4 +39,4 @@ def open_run(path: Path, step: int | None, device: torch.device) -> OpenRun:
     checkpoint = path if is_checkpoint else find_checkpoint(folder.checkpoints, step)
     model = build_model(config.model, config.seed)
     saved = load_weights(model, checkpoint)
-    return OpenRun(folder, config, model.to(device).eval(), checkpoint, saved)
+    return OpenRun(folder, config, model.to(device).eval().requires_grad_(False), checkpoint, saved)

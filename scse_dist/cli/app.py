@@ -77,13 +77,33 @@ def prepare(
     ] = None,
     vocab_size: Annotated[int, typer.Option("--vocab-size", min=2, help="Pieces of the tokenizer.")] = 4096,
     window: Annotated[int, typer.Option("--window", min=1, help="Predicted tokens per sample.")] = 128,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the bytes do not depend on it.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads; the bytes do not depend on it.")] = 1,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which document lies in which split.")] = 0,
+    validation_fraction: Annotated[
+        float, typer.Option("--validation-fraction", help="Share of the documents kept for validation.")
+    ] = 0.02,
+    test_fraction: Annotated[
+        float, typer.Option("--test-fraction", help="Share of the documents kept for the test.")
+    ] = 0.04,
+    corpus: Annotated[str, typer.Option("--corpus", help="What to call it in records and figures.")] = "corpus",
 ) -> None:
     """Make tokenizer, splits and shards from raw text."""
+    from data_prep.options import PrepareOptions
     from scse_dist.cli.prepare import prepare_data
 
-    raise typer.Exit(prepare_data(source, heldout_source or [], out, vocab_size, window, workers, seed))
+    options = PrepareOptions(
+        sources=tuple(source),
+        heldout_sources=tuple(heldout_source or ()),
+        out=out,
+        corpus=corpus,
+        vocab_size=vocab_size,
+        window=window,
+        workers=workers,
+        split_seed=seed,
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+    )
+    raise typer.Exit(prepare_data(options))
 
 
 @app.command(

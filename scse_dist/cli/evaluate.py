@@ -35,7 +35,8 @@ def evaluate_run(
     scores = score_run(run, data_folder, manifest, sets, budget, world)
     if world.rank == 0:
         step_of_weights = run.saved.progress.step
-        board = TensorBoard(run.folder.tensorboard, step_of_weights + 1) if run.config.telemetry.tensorboard else None
+        # A folder of its own: the run itself may be writing, or have written beyond the step that is evaluated.
+        board = TensorBoard(run.folder.tensorboard / "eval", None) if run.config.telemetry.tensorboard else None
         record_scores(run.folder, run.config, manifest, step_of_weights, scores, max_windows, board)
         if board:
             board.close()

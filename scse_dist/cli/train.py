@@ -9,6 +9,7 @@ import yaml
 from launchers import find_recipe
 from scse_dist.config import RunConfig, dump_config, load_config
 from scse_dist.config.accumulation import accumulation_steps
+from scse_dist.config.deepspeed import deepspeed_config
 from scse_dist.data.manifest import read_manifest
 from scse_dist.data.resolve import resolve
 from scse_dist.errors import ExitCode, UserError
@@ -81,5 +82,5 @@ def _resolved(config: RunConfig, world_size: int) -> RunConfig:
     if config.data.path is None:
         raise UserError("data.path is not set; give a folder made by `scse-dist prepare`, such as data.path=data/mine")
     config = resolve(config, read_manifest(Path(config.data.path)))
-    accumulation_steps(config, world_size)
+    deepspeed_config(config, world_size)
     return config

@@ -38,17 +38,12 @@ class WindowReader:
             verify: hash each shard file at its first use.
 
         Raises:
-            UserError: no such split, or a window that does not divide the shards'.
+            UserError: no such split, or a damaged index.
         """
         if split not in manifest.splits:
             raise UserError(f"{folder}: has no split {split!r}; it has {', '.join(manifest.splits)}")
         window = window or manifest.window
-        if manifest.window % window:
-            fitting = [n for n in range(1, manifest.window + 1) if manifest.window % n == 0][-6:]
-            raise UserError(
-                f"data.window={window} does not divide the shards' window of {manifest.window} tokens in {folder}; "
-                f"use one of {fitting}, or prepare the data with --window {window}"
-            )
+        assert manifest.window % window == 0, "resolve the config first"
         self.window = window
         self._split: Split = manifest.splits[split]
         self._folder = folder / split
@@ -114,18 +109,6 @@ class TrainingBatches:
     """Which windows each rank reads at each step; the only state is the step."""
 
     def __init__(self, reader: WindowReader, config: RunConfig, rank: int, world_size: int):
-        """Plans a run's batches.
-
-        Raises:
-            UserError: fewer windows than the global batch, or fewer than ranks.
-        """
-        needed = max(config.train.global_batch_size, world_size)
-        if len(reader) < needed:
-            raise UserError(
-                f"data.path={config.data.path}: its training split has {len(reader)} windows, fewer than "
-                f"train.global_batch_size={config.train.global_batch_size} on {world_size} ranks needs; "
-                "prepare more text or use a smaller batch"
-            )
         self._reader = reader
         self._seed = config.seed
         self._global_batch = config.train.global_batch_size

@@ -60,7 +60,7 @@ def read_passages(path: Path, tokenizer: Tokenizer, num_positions: int) -> list[
     """
     passages = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # splitlines() also breaks at U+2028
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: unreadable ({error})") from error
     for number, line in enumerate(lines, 1):
@@ -94,6 +94,7 @@ def split_passage(text: str, tokenizer: Tokenizer, num_positions: int) -> Passag
     return Passage(whole[: len(context)][-room:], target)
 
 
+@torch.no_grad()
 def completion_curve(
     model: LoopedLM, passages: Sequence[Passage], depths: Sequence[int], world: World, *, batch_size: int
 ) -> dict[int, CompletionScore]:

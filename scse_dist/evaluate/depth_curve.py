@@ -31,6 +31,7 @@ class DepthScore(NamedTuple):
         return math.exp(mean) if mean < 700 else math.inf
 
 
+@torch.no_grad()
 def depth_curve(
     model: LoopedLM,
     reader: WindowReader,

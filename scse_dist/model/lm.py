@@ -6,7 +6,6 @@ Shapes: B batch, L length, E width, V vocabulary, T loops.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -32,9 +31,9 @@ class LoopedLMOutput(NamedTuple):
     num_tokens: Tensor | None = None
     """How many labels were scored, scalar int64."""
     nll_BL: Tensor | None = None
-    """Per label, 0 where ignored; outside training only."""
+    """Per label, 0 where ignored; only where no gradient is asked for."""
     correct_BL: Tensor | None = None
-    """Whether the label was the likeliest token; outside training only."""
+    """Whether the label was the likeliest token; only where no gradient is asked for."""
 
 
 class Trajectory(NamedTuple):
@@ -59,7 +58,7 @@ class Readout(nn.Module):
             return LoopedLMOutput(logits_BLV=F.linear(hidden_BLE.to(self.token.dtype), self.token))
         hidden_NE, labels_N = hidden_BLE.flatten(0, 1), labels_BL.flatten()
         num_tokens = (labels_N != IGNORE).sum()
-        if torch.is_grad_enabled():
+        if hidden_NE.requires_grad:
             return LoopedLMOutput(loss_sum=loss_sum(hidden_NE, self.token, labels_N), num_tokens=num_tokens)
         nll_N, correct_N = score(hidden_NE, self.token, labels_N)
         return LoopedLMOutput(

@@ -7,7 +7,6 @@ Shapes: B batch, L length.
 """
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -19,32 +18,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ds_configs import stage_file
 from scse_dist.config.accumulation import accumulation_steps
+from scse_dist.config.deepspeed import deepspeed_config, steps_like_plain_pytorch
 from scse_dist.config.schema import RunConfig
-from scse_dist.errors import UserError
 from scse_dist.model.lm import LoopedLM, LoopedLMOutput
 from scse_dist.model.unroll import Unroll
+from scse_dist.parallel import comm
 from scse_dist.parallel.env import World
 
 os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
 
 import deepspeed
 from deepspeed.utils import set_z3_leaf_modules
-
-OWNED_BY_RECIPE = {
-    "train_batch_size": "train.global_batch_size",
-    "train_micro_batch_size_per_gpu": "train.microbatch_size",
-    "gradient_accumulation_steps": "train.global_batch_size",
-    "gradient_clipping": "optim.grad_clip",
-    "bf16": "precision",
-    "fp16": "precision",
-    "torch_autocast": "precision",
-    "data_types": "precision",
-    "optimizer": "optim",
-    "scheduler": "optim",
-}
-"""DeepSpeed's keys that say what the recipe already says."""
 
 
 class StepVerdict(NamedTuple):
@@ -63,7 +48,7 @@ class Engine:
         self.world = world
         self.grad_accum_steps = accumulation_steps(config, world.size)
         self._grad_clip = config.optim.grad_clip
-        self._plain = config.parallel.zero_stage == 0 and config.precision != "bf16"
+        self._plain = steps_like_plain_pytorch(config)
         model.unroll.loops_per_segment = config.parallel.loops_per_segment
         set_z3_leaf_modules(model, [Unroll])
         _quiet_deepspeed()
@@ -94,10 +79,11 @@ class Engine:
             The microbatch's summed loss on this rank, detached.
         """
         self._engine.train()
-        output: LoopedLMOutput = self._engine(input_ids_BL, num_loops, labels_BL=labels_BL)
-        assert output.loss_sum is not None
-        # DeepSpeed averages over ranks what has to be summed.
-        self._engine.backward(output.loss_sum * (self.world.size / num_step_tokens), scale_wrt_gas=False)
+        with comm.peers_needed():
+            output: LoopedLMOutput = self._engine(input_ids_BL, num_loops, labels_BL=labels_BL)
+            assert output.loss_sum is not None
+            # DeepSpeed averages over ranks what has to be summed.
+            self._engine.backward(output.loss_sum * (self.world.size / num_step_tokens), scale_wrt_gas=False)
         return output.loss_sum.detach()
 
     def step(self, lr: float) -> StepVerdict:
@@ -111,25 +97,28 @@ class Engine:
             self._engine.step()
             return StepVerdict(applied=False, grad_norm=math.nan)
         plain_norm = self._clip_unsharded() if self._plain else None
-        self._engine.step()
+        with comm.peers_needed():
+            self._engine.step()
         grad_norm = plain_norm if plain_norm is not None else float(self._engine.get_global_grad_norm())
         return StepVerdict(applied=self._engine.was_step_applied() and math.isfinite(grad_norm), grad_norm=grad_norm)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[LoopedLM]:
         """The model in evaluation mode, without gradients."""
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self._autocast(), comm.peers_needed():
             yield self._engine.module.eval()
 
     def save(self, folder: Path, tag: str, files: Any) -> None:
         """Writes this rank's shards below ``folder/tag`` through ``files``; collective."""
         self._engine.checkpoint_engine = files
-        self._engine.save_checkpoint(str(folder), tag=tag, save_latest=False)
+        with comm.peers_needed():
+            self._engine.save_checkpoint(str(folder), tag=tag, save_latest=False)
 
     def load(self, folder: Path, tag: str, files: Any) -> None:
         """Restores model and optimizer from ``folder/tag`` through ``files``; collective."""
         self._engine.checkpoint_engine = files
-        loaded, _ = self._engine.load_checkpoint(str(folder), tag=tag)
+        with comm.peers_needed():
+            loaded, _ = self._engine.load_checkpoint(str(folder), tag=tag)
         assert loaded is not None, f"DeepSpeed loaded nothing from {folder / tag}"
 
     def _clip_unsharded(self) -> float:
@@ -151,37 +140,6 @@ class Engine:
         return torch.autocast(self.world.device.type, dtype=self._engine.torch_autocast_dtype())
 
 
-def deepspeed_config(config: RunConfig, world_size: int) -> dict[str, Any]:
-    """The stage's file with what the recipe owns filled in.
-
-    Raises:
-        UserError: unreadable, another stage than the recipe's, or a key that contradicts the recipe.
-    """
-    path = Path(config.parallel.ds_config or stage_file(config.parallel.zero_stage))
-    try:
-        settings: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"parallel.ds_config={path}: {' '.join(str(error).split())}; give a DeepSpeed JSON file"
-        ) from error
-    if not isinstance(settings, dict) or not isinstance(settings.get("zero_optimization"), dict):
-        raise UserError(f"parallel.ds_config={path}: has no zero_optimization section; see ds_configs/ for examples")
-    stage = settings["zero_optimization"].get("stage")
-    if stage != config.parallel.zero_stage:
-        raise UserError(
-            f"parallel.ds_config={path}: zero_optimization.stage={stage!r} contradicts "
-            f"parallel.zero_stage={config.parallel.zero_stage}; make them agree"
-        )
-    ours = _owned_settings(config, world_size)
-    for key, owner in OWNED_BY_RECIPE.items():
-        if key in settings and settings[key] != ours.get(key):
-            raise UserError(
-                f"parallel.ds_config={path}: {key}={json.dumps(settings[key])} contradicts the recipe's {owner}; "
-                f"remove it from the file"
-            )
-    return settings | ours
-
-
 def build_optimizer(model: LoopedLM, config: RunConfig) -> torch.optim.AdamW:
     """AdamW that decays matrices only; gains, scalars and (by default) embeddings are left alone."""
     embeddings = {id(model.embedding.token), id(model.embedding.position)}
@@ -195,25 +153,6 @@ def build_optimizer(model: LoopedLM, config: RunConfig) -> torch.optim.AdamW:
         {"params": decays[False], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=True)
-
-
-def _owned_settings(config: RunConfig, world_size: int) -> dict[str, Any]:
-    is_plain = config.parallel.zero_stage == 0 and config.precision != "bf16"
-    settings: dict[str, Any] = {
-        "train_batch_size": config.train.global_batch_size,
-        "train_micro_batch_size_per_gpu": config.train.microbatch_size,
-        "gradient_accumulation_steps": accumulation_steps(config, world_size),
-        "gradient_clipping": 0.0 if is_plain else config.optim.grad_clip,
-        "steps_per_print": 2**31,
-        "wall_clock_breakdown": False,
-    }
-    if config.precision == "bf16":
-        settings["bf16"] = {"enabled": True}
-        # Stage 0 knows no other accumulator than the parameters' own.
-        settings["data_types"] = {"grad_accum_dtype": "fp32" if config.parallel.zero_stage else "bf16"}
-    elif config.precision == "bf16_autocast":
-        settings["torch_autocast"] = {"enabled": True, "dtype": "bfloat16"}
-    return settings
 
 
 def _quiet_deepspeed() -> None:
