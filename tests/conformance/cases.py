@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -140,7 +141,9 @@ def batches() -> list[tuple[Tensor, Tensor]]:
     return made
 
 
+@cache
 def reference_history(method: str) -> reference.History:
+    """What the reference makes of the task (two seconds, so once a process)."""
     optimizer = reference.Optimizer(LR_BY_STEP, OPTIM.betas, OPTIM.eps, OPTIM.weight_decay, OPTIM.grad_clip)
     initial = to_formula(initial_model(method).state_dict())
     return reference.train(formula_of(model_section(method)), initial, optimizer, batches(), num_loops_by_step(method))

@@ -64,7 +64,7 @@ def states(formula: Formula, w: Weights, tokens_BL: Tensor, num_loops: int) -> t
 
 def _scse_step(formula: Formula, w: Weights, deviation_LE: Tensor, s: float) -> Tensor:
     """Eq. 3-5 for one example."""
-    mask = 1.0 if float(deviation_LE.pow(2).sum()) > formula.mask_eps else 0.0
+    mask = 1.0 if deviation_LE.pow(2).sum().item() > formula.mask_eps else 0.0
     return deviation_LE + mask * s * block(formula, w, 0, deviation_LE[None])[0]
 
 
