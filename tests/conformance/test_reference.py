@@ -29,7 +29,7 @@ def test_its_optimizer_is_the_one_of_torch():
     tokens_BW = torch.randint(0, 9, (3, 6), generator=generator)
     batch = tokens_BW[:, :-1], tokens_BW[:, 1:]
     formula = Formula("scse", num_heads=2)
-    optimizer = Optimizer((0.1, 0.05, 0.02), betas=(0.8, 0.9), eps=1e-8, weight_decay=0.3, grad_clip=0.5)
+    optimizer = Optimizer((0.1, 0.05, 0.02), betas=(0.8, 0.9), eps=1e-8, weight_decay=0.3, grad_clip=0.2)
     history = train(formula, initial, optimizer, [batch] * 3, (2, 1, 3))
 
     ours = {name: torch.nn.Parameter(tensor.clone()) for name, tensor in initial.items()}
@@ -41,8 +41,8 @@ def test_its_optimizer_is_the_one_of_torch():
     adamw = torch.optim.AdamW(groups, betas=(0.8, 0.9))
     for step, num_loops in enumerate((2, 1, 3)):
         _fill_gradients(formula, ours, batch, num_loops)
-        norm = torch.nn.utils.clip_grad_norm_(list(ours.values()), 0.5).item()
-        assert norm > 0.5 and abs(norm / history.grad_norms[step] - 1) < 1e-5  # torch clips to 0.5 / (norm + 1e-6)
+        norm = torch.nn.utils.clip_grad_norm_(list(ours.values()), 0.2).item()
+        assert norm > 0.2 and abs(norm / history.grad_norms[step] - 1) < 1e-5  # torch clips to 0.2 / (norm + 1e-6)
         for group in adamw.param_groups:
             group["lr"] = optimizer.lr_by_step[step]
         adamw.step()
