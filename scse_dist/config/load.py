@@ -31,11 +31,15 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)$|^[-+]?(\d+\.\d*|\.\d+)$|^[-+]?\.(inf|Inf)$|^\.(nan|NaN)$"),
-    list("-+0123456789."),
+class _Dumper(yaml.SafeDumper):
+    """Quotes what ``_Loader`` would not read back as a string, a folder called 1e3 for example."""
+
+
+_NUMBER = re.compile(
+    r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)$|^[-+]?(\d+\.\d*|\.\d+)$|^[-+]?\.(inf|Inf)$|^\.(nan|NaN)$"
 )
+for _side in (_Loader, _Dumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
 
 
 def load_config(recipe: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -68,7 +72,7 @@ def read_config(path: Path) -> RunConfig:
 
 def dump_config(config: RunConfig) -> str:
     """The configuration as YAML that ``read_config`` turns into an equal object."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, width=110)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, width=110)
 
 
 def parse_config(settings: dict[str, Any], origin: str) -> RunConfig:
