@@ -40,6 +40,11 @@ _NUMBER = re.compile(
 )
 for _side in (_Loader, _Dumper):
     _side.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
+# No setting is a date, but a folder may be called like one.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
 
 
 def load_config(recipe: Path, overrides: Sequence[str] = ()) -> RunConfig:
