@@ -6,7 +6,7 @@ import numpy as np
 from streaming import MDSWriter
 
 from scse_dist.data.manifest import Manifest, Shard, Split, Tokenizer
-from scse_dist.hashing import hash_file
+from scse_dist.files import hash_file
 
 
 def write_data_folder(
