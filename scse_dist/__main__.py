@@ -11,7 +11,9 @@ def main() -> None:
     from scse_dist.cli.app import run
 
     debug = "--debug" in sys.argv
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    # DeepSpeed's launcher repeats LOCAL_RANK as an argument, in front of the verb.
+    own = ("--debug", "--local_rank=")
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
     try:
         run(arguments)
     except (UserError, LostRank) as error:

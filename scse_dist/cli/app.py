@@ -117,7 +117,6 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print configuration, size, cost and depths; train nothing.")
     ] = False,
-    local_rank: Annotated[int | None, typer.Option("--local_rank", "--local-rank", hidden=True)] = None,
 ) -> None:
     """Train a recipe, or go on where its run folder stands."""
     from scse_dist.cli.train import train_recipe

@@ -35,9 +35,7 @@ class _Dumper(yaml.SafeDumper):
     """Quotes what ``_Loader`` would not read back as a string, a folder called 1e3 for example."""
 
 
-_NUMBER = re.compile(
-    r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)$|^[-+]?(\d+\.\d*|\.\d+)$|^[-+]?\.(inf|Inf)$|^\.(nan|NaN)$"
-)
+_NUMBER = re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)$|^[-+]?(\d+\.\d*|\.\d+)$|^[-+]?\.(inf|Inf)$|^\.(nan|NaN)$")
 for _side in (_Loader, _Dumper):
     _side.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+0123456789."))
 # No setting is a date, but a folder may be called like one.

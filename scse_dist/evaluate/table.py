@@ -20,12 +20,12 @@ def print_depth_table(scores: Sequence[Score], trained: tuple[int, int]) -> None
     table.add_column("set", no_wrap=True)
     table.add_column("metric", no_wrap=True)
     for depth in depths:
-        table.add_column(f"T={depth}{'*' if trained[0] <= depth <= trained[1] else ''}", justify="right")
+        table.add_column(f"T={depth}{'*' if trained[0] <= depth <= trained[1] else ''}", justify="right", no_wrap=True)
     values = {(score.set, score.metric, score.num_loops): score.value for score in scores}
     for name, metric in dict.fromkeys((score.set, score.metric) for score in scores):
         cells = [values.get((name, metric, depth)) for depth in depths]
         table.add_row(name, metric, *("" if cell is None else _shown(cell) for cell in cells))
-    Console(width=max(80, 32 + 9 * len(depths)), highlight=False).print(table)
+    Console(width=max(80, 36 + 10 * len(depths)), highlight=False).print(table)
 
 
 def _shown(value: float) -> str:
