@@ -73,7 +73,7 @@ def _open(config: RunConfig, world: World, stack: contextlib.ExitStack) -> tuple
     data_folder = Path(config.data.path)
     manifest = comm.on_first_rank(lambda: read_manifest(data_folder))
     config = resolve(config, manifest)
-    _check_precision(config, world)
+    check_precision(config, world)
     folder = RunFolder(config.run.dir)
     comm.on_first_rank(lambda: stack.enter_context(folder.locked()))
     comm.on_first_rank(lambda: folder.claim(config))
@@ -81,7 +81,12 @@ def _open(config: RunConfig, world: World, stack: contextlib.ExitStack) -> tuple
     return config, folder, manifest
 
 
-def _check_precision(config: RunConfig, world: World) -> None:
+def check_precision(config: RunConfig, world: World) -> None:
+    """Refuses what the device cannot compute with.
+
+    Raises:
+        UserError: bf16 on a CUDA device that has none.
+    """
     if config.precision != "fp32" and world.device.type == "cuda" and not torch.cuda.is_bf16_supported():
         name = torch.cuda.get_device_name(world.device)
         raise UserError(f"precision={config.precision}: {name} has no bf16; use precision=fp32")
