@@ -6,7 +6,6 @@ import pytest
 from scse_dist.config.schema import DataSection, RunConfig, TrainSection
 from scse_dist.data.order import window_at
 from scse_dist.data.stream import TrainingBatches, WindowReader
-from scse_dist.errors import UserError
 from tests.helpers.shards import write_data_folder
 
 NUM_WINDOWS, WINDOW = 37, 4
@@ -60,13 +59,3 @@ def test_a_batch_holds_the_tokens_of_the_windows_that_the_order_names(reader: Wi
     for sample, tokens_W in zip(rank.samples(5, 1), batch_BW.tolist(), strict=True):
         first = window_at(sample, NUM_WINDOWS, 4) * WINDOW
         assert tokens_W == list(range(first, first + WINDOW + 1))
-
-
-def test_fewer_windows_than_a_batch_or_than_ranks_are_refused(reader: WindowReader):
-    with pytest.raises(UserError) as refusal:
-        plan(reader, 38, 1, 1)
-    assert str(refusal.value) == (
-        "data.path=data/numbers: its training split has 37 windows, fewer than train.global_batch_size=38 on 1 ranks "
-        "needs; prepare more text or use a smaller batch"
-    )
-    plan(reader, 37, 37, 1)
