@@ -5,7 +5,7 @@ import torch
 
 from scse_dist.model import build_model
 from scse_dist.model.loss import IGNORE
-from tests.model.models import LENGTH, METHODS, VOCAB_SIZE, random_tokens, small_model, small_section
+from tests.model.models import LENGTH, METHODS, VOCAB_SIZE, gradients, random_tokens, small_model, small_section
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -30,6 +30,17 @@ def test_the_tied_table_gets_the_gradients_of_both_its_uses():
     as_embedding = torch.autograd.grad(model.readout(state_BLE, labels_BL).loss_sum, token)[0]
     assert min(as_readout.norm(), as_embedding.norm()) > 0.01 * together.norm()
     torch.testing.assert_close(together, as_readout + as_embedding, rtol=1e-10, atol=1e-12)
+
+
+def test_logits_carry_the_same_gradients_as_the_loss():
+    model, tokens_BL, labels_BL = small_model().train(), random_tokens(), random_tokens(seed=1)
+    model(tokens_BL, 3, labels_BL=labels_BL).loss_sum.backward()
+    from_loss = gradients(model)
+    model.zero_grad()
+    logits_BLV = model(tokens_BL, 3).logits_BLV
+    torch.nn.functional.cross_entropy(logits_BLV.flatten(0, 1), labels_BL.flatten(), reduction="sum").backward()
+    for ours, theirs in zip(gradients(model), from_loss, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
 def test_without_labels_there_are_logits_and_with_labels_there_are_none():
