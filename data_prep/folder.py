@@ -1,6 +1,5 @@
 """Output folders that are complete or absent, and the operating system's refusals as one line."""
 
-import errno
 import fcntl
 import os
 import shutil
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scse_dist.errors import UserError
+from scse_dist.files import plain_os_errors
 
 
 @contextmanager
@@ -42,20 +42,6 @@ def is_occupied(out: Path) -> bool:
     """Whether something is there that must not be overwritten."""
     with plain_os_errors(out):
         return out.exists() and (not out.is_dir() or any(out.iterdir()))
-
-
-@contextmanager
-def plain_os_errors(path: Path) -> Iterator[None]:
-    """Turns what the operating system refuses while writing ``path`` into a UserError."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or path
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(f"{path}: no space left on that disk; free some or choose another folder") from error
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise UserError(f"{where}: cannot be written ({error.strerror}); choose another folder") from error
-        raise UserError(f"{where}: {error.strerror or error}") from error
 
 
 def _lock(folder: int, out: Path) -> None:

@@ -58,17 +58,22 @@ def launch(command: list[str], nproc: int, log_dir: Path | None = None) -> int:
     return _exit_code(ended)
 
 
-def default_nproc() -> int:
-    """One rank per CUDA device that this process may see, at least one."""
+def default_nproc(device: str = "auto") -> int:
+    """One rank per CUDA device that this process may see, at least one; one on the CPU."""
+    return 1 if device == "cpu" else max(1, num_gpus())
+
+
+def num_gpus() -> int:
+    """CUDA devices that this process may see."""
     try:
         listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return 1
+        return 0
     num_devices = sum(line.startswith("GPU ") for line in listing.splitlines())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and num_devices:
         num_devices = sum(entry.strip() not in ("", "-1") for entry in visible.split(","))
-    return max(1, num_devices)
+    return num_devices
 
 
 def free_port() -> int:

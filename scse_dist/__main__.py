@@ -1,19 +1,26 @@
 """Entry of every process: runs a verb and turns what happened into an exit code."""
 
+import os
+import re
 import sys
 import traceback
 
 from scse_dist.errors import ExitCode, LostRank, UserError
+
+_IS_FROM_DEEPSPEED = re.compile(r"--local_rank=\d+")
+"""DeepSpeed's launcher repeats LOCAL_RANK as an argument, in front of the verb."""
 
 
 def main() -> None:
     """Runs ``scse-dist`` with the process's arguments; exits with an ``ExitCode``."""
     from scse_dist.cli.app import run
 
-    debug = "--debug" in sys.argv
-    # DeepSpeed's launcher repeats LOCAL_RANK as an argument, in front of the verb.
-    own = ("--debug", "--local_rank=")
-    arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
+    arguments = [argument for argument in sys.argv[1:] if not _IS_FROM_DEEPSPEED.fullmatch(argument)]
+    debug = "--debug" in arguments
+    if debug:
+        arguments.remove("--debug")
+        os.environ["SCSE_DIST_DEBUG"] = "1"  # for the ranks, if this process becomes their launcher
+    debug = debug or "SCSE_DIST_DEBUG" in os.environ
     try:
         run(arguments)
     except (UserError, LostRank) as error:

@@ -1,9 +1,14 @@
 """Files that are whole or absent, and the one hash (xxh3_128) that tells. Imports no torch."""
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import xxhash
+
+from scse_dist.errors import UserError
 
 _BLOCK_BYTES = 2**22
 
@@ -30,3 +35,17 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+@contextmanager
+def plain_os_errors(path: Path) -> Iterator[None]:
+    """Turns what the operating system refuses while writing ``path`` into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(f"{path}: no space left on that disk; free some or choose another folder") from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise UserError(f"{where}: cannot be written ({error.strerror}); choose another folder") from error
+        raise UserError(f"{where}: {error.strerror or error}") from error

@@ -1,6 +1,6 @@
 """Continuing a text at a chosen depth.
 
-Shapes: L length, V vocabulary.
+Shapes: L length, V vocabulary, K kept tokens.
 """
 
 import torch
@@ -48,9 +48,9 @@ def continue_tokens(
 
 
 def _draw(logits_V: Tensor, temperature: float, top_k: int, generator: torch.Generator) -> int:
+    kept_K, tokens_K = logits_V.topk(top_k if 0 < top_k < logits_V.numel() else logits_V.numel())
     if temperature == 0:
-        return int(logits_V.argmax())
-    if top_k and top_k < logits_V.numel():
-        smallest_kept = logits_V.topk(top_k).values[-1]
-        logits_V = logits_V.masked_fill(logits_V < smallest_kept, float("-inf"))
-    return int(torch.multinomial((logits_V / temperature).softmax(-1), 1, generator=generator))
+        return int(tokens_K[0])
+    # Differences to the largest: a temperature near 0 then sends the others to 0 instead of overflowing.
+    weights_K = ((kept_K - kept_K[0]).double() / temperature).softmax(-1)
+    return int(tokens_K[torch.multinomial(weights_K, 1, generator=generator)])

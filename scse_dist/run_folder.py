@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from scse_dist.config import RunConfig, dump_config, read_config
 from scse_dist.config.changes import forbidden_changes
 from scse_dist.errors import UserError
-from scse_dist.files import write_atomically
+from scse_dist.files import plain_os_errors, write_atomically
 
 
 class RunFolder:
@@ -40,18 +41,26 @@ class RunFolder:
         elif self.path.exists() and not self.path.is_dir():
             raise UserError(f"run.dir={self.path}: is a file; choose another run.dir")
 
-    def claim(self, config: RunConfig) -> None:
-        """Makes the folder this configuration's.
+    def claim(self, config: RunConfig, tokenizer: Path) -> None:
+        """Makes the folder this configuration's; the tokenizer is kept, so that it outlives the data.
 
         Raises:
             UserError: it is another run's, or cannot be written.
         """
         self.check(config)
-        try:
+        with plain_os_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
+            partial = self.tokenizer.with_name(".tokenizer.partial")
+            shutil.copyfile(tokenizer, partial)
+            partial.replace(self.tokenizer)
             write_atomically(self.config, dump_config(config))
-        except OSError as error:
-            raise UserError(f"run.dir={self.path}: {error.strerror}; choose a folder that can be written") from error
+
+    def discard_logs(self) -> None:
+        """Removes what a launcher wrote before the run was refused."""
+        if not self.config.exists():
+            shutil.rmtree(self.logs, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -95,7 +95,7 @@ def read_checkpoint(folder: Path) -> CheckpointManifest:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; give a folder such as checkpoints/step-00000500") from error
     except (ValidationError, ValueError) as error:
-        raise UserError(f"{path}: damaged or of another version of scse-dist; use another checkpoint") from error
+        raise UserError(f"{path}: damaged or of another version of scse-dist") from error
     if manifest.format_version != FORMAT_VERSION:
         raise UserError(f"{path}: format_version={manifest.format_version}, this program reads {FORMAT_VERSION}")
     return manifest

@@ -8,19 +8,33 @@ import torch
 from scse_dist.checkpoint.manifest import MANIFEST, CheckpointManifest
 from scse_dist.checkpoint.weights import find_checkpoint, load_weights
 from scse_dist.config import RunConfig, read_config
+from scse_dist.data.manifest import Manifest
 from scse_dist.errors import UserError
 from scse_dist.model import LoopedLM, build_model
 from scse_dist.run_folder import RunFolder
 
 
 class OpenRun(NamedTuple):
-    """A run's model with the weights of one checkpoint, in fp32 and in evaluation mode."""
+    """A run's model with the weights of one checkpoint, computing in fp32 and in evaluation mode."""
 
     folder: RunFolder
     config: RunConfig
     model: LoopedLM
     checkpoint: Path
     saved: CheckpointManifest
+
+
+def check_data(run: OpenRun, data: Manifest) -> None:
+    """Whether this is the data the run was trained on, wherever it lies now.
+
+    Raises:
+        UserError: another fingerprint.
+    """
+    if data.fingerprint != run.saved.data_fingerprint:
+        raise UserError(
+            f"data.path={run.config.data.path}: is not the data {run.folder.path} was trained on (another "
+            "fingerprint); put the run's own data there"
+        )
 
 
 def open_run(path: Path, step: int | None, device: torch.device) -> OpenRun:

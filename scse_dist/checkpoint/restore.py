@@ -32,7 +32,12 @@ def restore_newest(
     comm.on_first_rank(lambda: sweep_partial(checkpoints))
     candidates = comm.on_first_rank(lambda: published(checkpoints))
     for folder in candidates:
-        manifest = comm.on_first_rank(lambda folder=folder: _fitting(folder, engine, config, data))
+        try:
+            manifest = comm.on_first_rank(lambda folder=folder: read_checkpoint(folder))
+        except UserError as error:
+            say(f"WARNING: {error}; falling back to the checkpoint before it")
+            continue
+        comm.on_first_rank(lambda folder=folder, manifest=manifest: _check_fit(folder, manifest, engine, config, data))
         found = _faults_on_any_rank(folder, manifest, engine)
         if not found:
             engine.load(folder, ENGINE_FOLDER, ShardFiles(folder))
@@ -47,8 +52,7 @@ def restore_newest(
     return None
 
 
-def _fitting(folder: Path, engine: Engine, config: RunConfig, data: Manifest) -> CheckpointManifest:
-    manifest = read_checkpoint(folder)
+def _check_fit(folder: Path, manifest: CheckpointManifest, engine: Engine, config: RunConfig, data: Manifest) -> None:
     for what, theirs, ours, way_out in (
         ("model.method.name", manifest.method, config.model.method.name, "use the run's own recipe"),
         ("data fingerprint", manifest.data_fingerprint, data.fingerprint, "point data.path at the run's own data"),
@@ -57,7 +61,6 @@ def _fitting(folder: Path, engine: Engine, config: RunConfig, data: Manifest) ->
     ):
         if theirs != ours:
             raise UserError(f"{folder}: was saved with {what} {theirs}, this run has {ours}; {way_out}")
-    return manifest
 
 
 def _faults_on_any_rank(folder: Path, manifest: CheckpointManifest, engine: Engine) -> list[str]:

@@ -38,7 +38,7 @@ def save_checkpoint(checkpoints: Path, engine: Engine, progress: Progress, confi
     engine.save(partial, ENGINE_FOLDER, files)
     reports = comm.gather_objects((files.written, files.failure and _reason(files.failure)))
     comm.on_first_rank(lambda: _publish(partial, final, reports, _describe(engine, progress, config, data)))
-    comm.on_first_rank(lambda: _retain(checkpoints, config.checkpoint.keep_last))
+    comm.on_first_rank(lambda: _retain(final, config.checkpoint.keep_last))
     return final
 
 
@@ -70,9 +70,13 @@ def _publish(partial: Path, final: Path, reports: list, manifest: CheckpointMani
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _retain(checkpoints: Path, keep_last: int) -> None:
-    """Removes the oldest; a folder that loses its manifest first can never be taken for a whole one."""
-    for surplus in published(checkpoints)[keep_last:] if keep_last else []:
+def _retain(saved: Path, keep_last: int) -> None:
+    """Removes the oldest; a folder that loses its manifest first can never be taken for a whole one.
+
+    Later steps do not count: they were found damaged when the run fell back to an earlier one.
+    """
+    up_to_now = [folder for folder in published(saved.parent) if folder.name <= saved.name]
+    for surplus in up_to_now[keep_last:] if keep_last else []:
         if not surplus.is_symlink():
             (surplus / MANIFEST).unlink()
             shutil.rmtree(surplus, ignore_errors=True)

@@ -17,7 +17,7 @@ def find_checkpoint(checkpoints: Path, step: int | None) -> Path:
     Raises:
         UserError: there is none.
     """
-    found = {read_checkpoint(folder).progress.step: folder for folder in published(checkpoints)}
+    found = {int(folder.name.removeprefix("step-")): folder for folder in published(checkpoints)}
     if not found:
         raise UserError(f"{checkpoints}: holds no checkpoint; train the run first")
     wanted = max(found) if step is None else step
@@ -35,7 +35,7 @@ def load_weights(model: LoopedLM, checkpoint: Path) -> CheckpointManifest:
     manifest = read_checkpoint(checkpoint)
     found = faults(checkpoint, manifest.files)
     if found:
-        raise UserError(f"{found[0]}; use another checkpoint")
+        raise UserError(f"{found[0]}; use another checkpoint (--step N)")
     state = _sharded_weights(checkpoint) if manifest.zero_stage == 3 else _whole_weights(checkpoint)
     try:
         model.load_state_dict(state)

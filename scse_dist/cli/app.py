@@ -33,7 +33,6 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", sh
 Step = Annotated[
     int | None, typer.Option("--step", min=1, help="Which checkpoint. [default: the newest]", show_default=False)
 ]
-DEFAULT_DEPTHS = "1,2,4,8,12,16,24,32,48"
 
 
 def run(arguments: list[str]) -> None:
@@ -135,11 +134,11 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    depths: Depths = DEFAULT_DEPTHS,
+    depths: Depths = "1,2,4,8,12,16,24,32,48",
     step: Step = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Windows per forward pass.")] = 16,
     max_windows: Annotated[int, typer.Option("--max-windows", min=0, help="Windows per set; 0 means all.")] = 0,
-    nproc: NumProcesses = None,
+    nproc: Annotated[int, typer.Option("--nproc", min=1, help="Processes on this machine.")] = 1,
 ) -> None:
     """Measure a run's quality as a function of depth."""
     from scse_dist.cli.evaluate import evaluate_run
@@ -168,7 +167,10 @@ def generate(
 
 @app.command(epilog="Example: `scse-dist demo` (what `make demo` runs)")
 def demo(
-    nproc: NumProcesses = None,
+    nproc: Annotated[
+        int | None,
+        typer.Option("--nproc", min=1, help="Processes. [default: one per GPU, else 2]", show_default=False),
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """From text to a depth curve: corpus, tokenizer, shards, training, evaluation, a sentence."""

@@ -8,9 +8,9 @@ from data_prep.docs_corpus import build_docs_corpus
 from data_prep.options import PrepareOptions
 from data_prep.prepare import prepare
 from launchers import find_recipe
-from launchers.local import default_nproc, launch
-from scse_dist.cli.app import DEFAULT_DEPTHS
-from scse_dist.config import load_config
+from launchers.local import launch, num_gpus
+from scse_dist.cli.evaluate import DEFAULT_DEPTHS
+from scse_dist.config import RunConfig, load_config
 from scse_dist.errors import ExitCode
 from scse_dist.run_folder import RunFolder
 
@@ -22,8 +22,8 @@ WINDOW = 128
 PROMPT = "Return the"
 EVAL_SETS = ("test", "heldout", "passages")
 EVAL_WINDOWS = 192
-_MIN_RANKS = 2
-"""The demo shows sharding, so it uses two processes even where there is no GPU."""
+_RANKS_ON_CPU = 2
+"""The demo shows sharding, so it uses two processes where there is no GPU."""
 
 
 def run_demo(nproc: int | None, overrides: list[str]) -> int:
@@ -31,7 +31,10 @@ def run_demo(nproc: int | None, overrides: list[str]) -> int:
     recipe = find_recipe(RECIPE)
     config = load_config(recipe, overrides)
     run_dir, data = config.run.dir, Path(config.data.path or DATA)
-    nproc = nproc or max(_MIN_RANKS, default_nproc())
+    nproc = nproc or ranks_for(config, num_gpus())
+    share = config.train.global_batch_size // nproc
+    if share < config.train.microbatch_size:
+        overrides = [*overrides, f"train.microbatch_size={share}"]
 
     _title("1/5  text: documentation of the installed Python libraries")
     build_docs_corpus(CORPUS)
@@ -62,6 +65,12 @@ def run_demo(nproc: int | None, overrides: list[str]) -> int:
     return ExitCode.DONE
 
 
+def ranks_for(config: RunConfig, num_gpus: int) -> int:
+    """As many ranks as there are GPUs and the global batch can be divided among."""
+    batch = config.train.global_batch_size
+    return max(n for n in range(1, min(num_gpus or _RANKS_ON_CPU, batch) + 1) if batch % n == 0)
+
+
 def _title(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
@@ -71,7 +80,7 @@ def _next_commands(run_dir: str) -> str:
 The picture: {run_dir}/figures/depth-response.png     The records: {run_dir}/metrics.jsonl, {run_dir}/evals.jsonl
 
 Next:
-  tensorboard --logdir {run_dir}/tensorboard
+  tensorboard --logdir {run_dir}/tensorboard      (tensorboard and scse-dist: in .venv/bin after `make demo`)
   scse-dist generate {run_dir} --prompt "The array is" --num-loops 16
   scse-dist train demo.yaml run.dir=runs/baseline model.method.name=looped_baseline --nproc 2
   scse-dist prepare --source 'my-text/*.txt' --out data/mine

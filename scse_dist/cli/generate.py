@@ -1,5 +1,6 @@
 """``scse-dist generate``."""
 
+import math
 from pathlib import Path
 
 import torch
@@ -23,6 +24,8 @@ def generate_text(
     """Prints the prompt and its continuation."""
     if not prompt:
         raise UserError("--prompt='' is empty; give some text to continue")
+    if not math.isfinite(temperature):
+        raise UserError(f"--temperature={temperature}: give a finite number, 0 or more")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = open_run(path, step, device)
     tokenizer = Tokenizer.load_file(run.folder.tokenizer)

@@ -10,7 +10,7 @@ from launchers import find_recipe
 from scse_dist.config import RunConfig, dump_config, load_config
 from scse_dist.config.accumulation import accumulation_steps
 from scse_dist.config.deepspeed import deepspeed_config
-from scse_dist.data.manifest import read_manifest
+from scse_dist.data.manifest import check_tokenizer, read_manifest
 from scse_dist.data.resolve import resolve
 from scse_dist.errors import ExitCode, UserError
 from scse_dist.model.depth import depth_at, mean_depth
@@ -28,24 +28,29 @@ def train_recipe(recipe: Path, overrides: list[str], nproc: int | None, *, dry_r
     """
     recipe = find_recipe(recipe)
     config = load_config(recipe, overrides)
-    if "RANK" in os.environ:
-        if nproc is not None:
-            raise UserError(f"--nproc={nproc}: the ranks were already started by a launcher; leave --nproc out")
+    is_rank = "RANK" in os.environ
+    if is_rank and nproc is not None:
+        raise UserError(f"--nproc={nproc}: the ranks were already started by a launcher; leave --nproc out")
+    if is_rank and not dry_run:
         return run_rank(config)
 
     from launchers.local import default_nproc, launch
 
-    world_size = nproc or default_nproc()
+    world_size = int(os.environ.get("WORLD_SIZE", "1")) if is_rank else nproc or default_nproc(config.parallel.device)
     config = _resolved(config, world_size)
     folder = RunFolder(config.run.dir)
     folder.check(config)
     if dry_run:
-        print(describe(config, world_size))
+        if os.environ.get("RANK", "0") == "0":
+            print(describe(config, world_size))
         return ExitCode.DONE
     if world_size == 1:
         return run_rank(config)
     command = [sys.executable, "-m", "scse_dist", "train", str(recipe), *overrides]
-    return launch(command, world_size, folder.logs)
+    code = launch(command, world_size, folder.logs)
+    if code == ExitCode.USER_ERROR:
+        folder.discard_logs()
+    return code
 
 
 def run_rank(config: RunConfig) -> int:
@@ -81,6 +86,8 @@ def describe(config: RunConfig, world_size: int) -> str:
 def _resolved(config: RunConfig, world_size: int) -> RunConfig:
     if config.data.path is None:
         raise UserError("data.path is not set; give a folder made by `scse-dist prepare`, such as data.path=data/mine")
-    config = resolve(config, read_manifest(Path(config.data.path)))
+    manifest = read_manifest(Path(config.data.path))
+    check_tokenizer(Path(config.data.path), manifest)
+    config = resolve(config, manifest)
     deepspeed_config(config, world_size)
     return config

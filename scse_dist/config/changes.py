@@ -9,7 +9,6 @@ MAY_CHANGE = (
     "data.path",
     "data.verify_shards",
     "depth.check_agreement",
-    "train.microbatch_size",
     "parallel.recompute",
     "parallel.recompute_interval",
     "parallel.ds_config",
@@ -19,11 +18,13 @@ MAY_CHANGE = (
     "checkpoint",
     "telemetry",
 )
-"""Settings and whole sections that do not alter what is computed (a moved data folder is recognised by its
-fingerprint)."""
+"""Settings and whole sections that define nothing of the run: results change at most by rounding (a moved data folder
+is recognised by its fingerprint)."""
 
 SCHEDULES_THAT_EXTEND = ("constant",)
 """Learning-rate schedules under which a longer run begins exactly like a shorter one."""
+
+_COMPARED_APART = ("train.num_steps", "train.microbatch_size")
 
 
 def forbidden_changes(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, Any]]:
@@ -32,6 +33,7 @@ def forbidden_changes(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, An
         (key, before, after)
         for key, before, after in differences(old, new)
         if not _is_free(key)
+        and not (key == "train.microbatch_size" and not _depends_on_microbatches(old))
         and not (key == "train.num_steps" and after > before and old.optim.schedule in SCHEDULES_THAT_EXTEND)
     ]
 
@@ -43,9 +45,14 @@ def differences(old: RunConfig, new: RunConfig) -> list[tuple[str, Any, Any]]:
 
 
 def defining_settings(config: RunConfig) -> dict[str, Any]:
-    """All dotted settings that may not change, except the length of the run."""
+    """All dotted settings that never change between parts of a run."""
     flat = _flat(config.model_dump(mode="json"))
-    return {key: value for key, value in flat.items() if not _is_free(key) and key != "train.num_steps"}
+    return {key: value for key, value in flat.items() if not _is_free(key) and key not in _COMPARED_APART}
+
+
+def _depends_on_microbatches(config: RunConfig) -> bool:
+    """Dropout draws its masks, and ``depth.draw=microbatch`` its depths, microbatch by microbatch."""
+    return config.model.dropout > 0 or config.depth.draw == "microbatch"
 
 
 def _is_free(key: str) -> bool:

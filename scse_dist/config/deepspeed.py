@@ -17,11 +17,17 @@ OWNED_BY_RECIPE = {
     "bf16": "precision",
     "fp16": "precision",
     "torch_autocast": "precision",
+    "amp": "precision",
     "data_types": "precision",
+    "activation_checkpointing": "parallel.recompute",
+    "tensorboard": "telemetry.tensorboard",
+    "steps_per_print": "telemetry.log_every",
     "optimizer": "optim",
     "scheduler": "optim",
 }
 """DeepSpeed's keys that say what the recipe already says."""
+_OFF = {"enabled": False}
+"""A section that says no more than its absence."""
 
 
 def deepspeed_config(config: RunConfig, world_size: int) -> dict[str, Any]:
@@ -46,8 +52,9 @@ def deepspeed_config(config: RunConfig, world_size: int) -> dict[str, Any]:
             f"parallel.zero_stage={config.parallel.zero_stage}; make them agree"
         )
     ours = _owned_settings(config, world_size)
+    said_by_recipe = ours | {"gradient_clipping": config.optim.grad_clip}
     for key, owner in OWNED_BY_RECIPE.items():
-        if key in settings and settings[key] != ours.get(key):
+        if key in settings and settings[key] != said_by_recipe.get(key, _OFF):
             raise UserError(
                 f"parallel.ds_config={path}: {key}={json.dumps(settings[key])} contradicts the recipe's {owner}; "
                 f"remove it from the file"
@@ -67,7 +74,6 @@ def _owned_settings(config: RunConfig, world_size: int) -> dict[str, Any]:
         "gradient_accumulation_steps": accumulation_steps(config, world_size),
         "gradient_clipping": 0.0 if steps_like_plain_pytorch(config) else config.optim.grad_clip,
         "steps_per_print": 2**31,
-        "wall_clock_breakdown": False,
     }
     if config.precision == "bf16":
         settings["bf16"] = {"enabled": True}

@@ -8,6 +8,7 @@ import xxhash
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scse_dist.errors import UserError
+from scse_dist.files import hash_file, plain_os_errors
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
@@ -112,6 +113,20 @@ class Manifest(_Record):
         partial = folder / f".{MANIFEST}.partial"
         partial.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
         partial.replace(folder / MANIFEST)
+
+
+def check_tokenizer(folder: Path, manifest: Manifest) -> Path:
+    """The tokenizer's file, which must be the one the shards were written with.
+
+    Raises:
+        UserError: missing, unreadable, or another one.
+    """
+    path = folder / manifest.tokenizer.file
+    with plain_os_errors(path):
+        _, digest = hash_file(path)
+    if digest != manifest.tokenizer.xxh3_128:
+        raise UserError(f"{path}: is not the tokenizer these shards were written with; restore it or prepare again")
+    return path
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -18,7 +18,7 @@ from streaming.base.format.mds.reader import MDSReader
 from torch import Tensor
 
 from scse_dist.config.schema import RunConfig
-from scse_dist.data.manifest import Manifest, Split
+from scse_dist.data.manifest import Manifest, Shard, Split
 from scse_dist.data.order import window_at
 from scse_dist.errors import UserError
 from scse_dist.files import hash_file
@@ -71,6 +71,7 @@ class WindowReader:
 
     def _open_shards(self, split: str) -> list[MDSReader]:
         index = self._folder / "index.json"
+        self._check_file(self._split.shards[-1], always_hash=True)
         try:
             entries = json.loads(index.read_text(encoding="utf-8"))["shards"]
             return [MDSReader.from_json(str(self._folder.parent), split, entry) for entry in entries]
@@ -83,26 +84,26 @@ class WindowReader:
             return self._records[record]
         shard = bisect.bisect_right(self._first_record, record) - 1
         if shard not in self._verified:
-            self._check_shard(shard)
+            self._check_file(self._split.shards[shard])
+            self._verified.add(shard)
         tokens = self._shards[shard][record - self._first_record[shard]]["tokens"]
         self._records[record] = tokens
         if len(self._records) > _CACHED_RECORDS:
             self._records.popitem(last=False)
         return tokens
 
-    def _check_shard(self, shard: int) -> None:
-        entry = self._split.shards[shard]
+    def _check_file(self, entry: Shard, *, always_hash: bool = False) -> None:
         path = self._folder / entry.file
         way_out = "restore the file or prepare the data again"
         try:
-            size, digest = hash_file(path) if self._verify else (path.stat().st_size, entry.xxh3_128)
+            hashed = self._verify or always_hash
+            size, digest = hash_file(path) if hashed else (path.stat().st_size, entry.xxh3_128)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; {way_out}") from error
         if size != entry.num_bytes:
             raise UserError(f"{path}: {size} bytes, the manifest says {entry.num_bytes}; {way_out}")
         if digest != entry.xxh3_128:
             raise UserError(f"{path}: its content is not what the manifest says (xxh3_128); {way_out}")
-        self._verified.add(shard)
 
 
 class TrainingBatches:

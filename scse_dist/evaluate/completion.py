@@ -7,7 +7,6 @@ Shapes: B passages, L length, R readout depths.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from scse_dist.data.tokenizer import Tokenizer
 from scse_dist.errors import UserError
-from scse_dist.evaluate.depth_curve import shared_batches
+from scse_dist.evaluate.depth_curve import perplexity, shared_batches
 from scse_dist.model.lm import LoopedLM
 from scse_dist.model.loss import IGNORE
 from scse_dist.parallel import comm
@@ -38,8 +37,8 @@ class CompletionScore(NamedTuple):
     def figures(self) -> dict[str, float]:
         """Metric names and values; ln(ppl_per_passage) = num_tokens / num_passages * ln(completion_ppl)."""
         return {
-            "completion_ppl": _exp(self.nll_sum / self.num_tokens),
-            "ppl_per_passage": _exp(self.nll_sum / self.num_passages),
+            "completion_ppl": perplexity(self.nll_sum / self.num_tokens),
+            "ppl_per_passage": perplexity(self.nll_sum / self.num_passages),
             "token_accuracy": self.num_correct_tokens / self.num_tokens,
             "word_accuracy": self.num_correct_words / self.num_passages,
         }
@@ -129,7 +128,3 @@ def _pad(passages: list[Passage], device: torch.device) -> tuple[Tensor, Tensor]
         input_ids_BL[row, : len(tokens) - 1] = tokens[:-1]
         labels_BL[row, len(context) - 1 : len(tokens) - 1] = tokens[len(context) :]
     return input_ids_BL.to(device), labels_BL.to(device)
-
-
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf

@@ -4,7 +4,7 @@ Shapes: B batch, L length, W window + 1 tokens, R readout depths.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,9 +26,13 @@ class DepthScore(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-likelihood per token; infinite where that overflows."""
-        mean = self.nll_sum / self.num_tokens
-        return math.exp(mean) if mean < 700 else math.inf
+        """exp of the mean negative log-likelihood per token."""
+        return perplexity(self.nll_sum / self.num_tokens)
+
+
+def perplexity(mean_nll: float) -> float:
+    """exp(mean_nll), nats; infinite where that overflows."""
+    return math.exp(mean_nll) if mean_nll < 700 else math.inf
 
 
 @torch.no_grad()
@@ -40,7 +44,6 @@ def depth_curve(
     *,
     batch_size: int,
     max_windows: int = 0,
-    on_batch: Callable[[], object] = lambda: None,
 ) -> dict[int, DepthScore]:
     """Scores the first ``max_windows`` windows (0: all) at each depth; collective, the same result on every rank.
 
@@ -51,14 +54,14 @@ def depth_curve(
     nll_sum_R = torch.zeros(len(depths), dtype=torch.float64)
     num_tokens = torch.zeros(1, dtype=torch.float64)
     for indices in shared_batches(num_windows, batch_size, world):
-        tokens_BW = reader.batch_BW(indices or [0]).to(world.device)
+        batch = indices or [0]
+        tokens_BW = comm.on_every_rank(lambda batch=batch: reader.batch_BW(batch)).to(world.device)
         input_ids_BL, labels_BL = tokens_BW[:, :-1], tokens_BW[:, 1:]
         if not indices:
             labels_BL = torch.full_like(labels_BL, IGNORE)
         outputs = model(input_ids_BL, depths[-1], labels_BL=labels_BL, readout_depths=depths)
         nll_sum_R += torch.stack([_required(output.loss_sum) for output in outputs]).cpu()
         num_tokens += _required(outputs[0].num_tokens).cpu()
-        on_batch()
     totals = comm.sum_over_ranks(torch.cat([nll_sum_R, num_tokens])).tolist()
     return {depth: DepthScore(nll_sum, int(totals[-1])) for depth, nll_sum in zip(depths, totals[:-1], strict=True)}
 

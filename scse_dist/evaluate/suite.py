@@ -1,6 +1,6 @@
 """Scoring several sets at several depths and naming every figure completely."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +8,14 @@ from scse_dist.config.schema import RunConfig
 from scse_dist.data.manifest import Manifest
 from scse_dist.data.stream import WindowReader
 from scse_dist.data.tokenizer import Tokenizer
+from scse_dist.errors import UserError
 from scse_dist.evaluate.completion import completion_curve, read_passages
 from scse_dist.evaluate.depth_curve import depth_curve
 from scse_dist.model.lm import LoopedLM
 from scse_dist.parallel.env import World
+
+PASSAGES = "passages"
+"""Name of the last-word completion task on passages cut from the splits."""
 
 
 class Budget(NamedTuple):
@@ -35,6 +39,35 @@ class Score(NamedTuple):
     num_passages: int | None = None
 
 
+def evaluate_named(
+    model: LoopedLM,
+    data_folder: Path,
+    manifest: Manifest,
+    config: RunConfig,
+    names: Sequence[str],
+    budget: Budget,
+    world: World,
+) -> list[Score]:
+    """All figures of the named sets, by default of every split but the training split and of the passages.
+
+    Raises:
+        UserError: an unknown set, a damaged shard, unsuitable passages.
+    """
+    available = [name for name in manifest.splits if name != "train"] + ([PASSAGES] if manifest.passages else [])
+    for name in names:
+        if name not in [*available, "train"]:
+            raise UserError(f"--set={name}: not in {data_folder}; it has {', '.join(available)}")
+    chosen = list(dict.fromkeys(names)) or available
+    splits = [name for name in chosen if name != PASSAGES]
+    scores = evaluate_sets(model, data_folder, manifest, config, splits, budget, world)
+    if PASSAGES in chosen:
+        tokenizer = Tokenizer.load(data_folder, manifest.tokenizer)
+        for split, file in manifest.passages.items():
+            name = f"{PASSAGES}/{split}"
+            scores += evaluate_completion(model, name, data_folder / file, tokenizer, config, budget, world)
+    return scores
+
+
 def evaluate_sets(
     model: LoopedLM,
     data_folder: Path,
@@ -43,7 +76,6 @@ def evaluate_sets(
     sets: Sequence[str],
     budget: Budget,
     world: World,
-    on_batch: Callable[[], object] = lambda: None,
 ) -> list[Score]:
     """Perplexity of each split at each depth; collective, equal on all ranks.
 
@@ -60,7 +92,6 @@ def evaluate_sets(
             world,
             batch_size=budget.batch_size,
             max_windows=budget.max_windows,
-            on_batch=on_batch,
         )
         scores += [Score(name, "ppl", depth, point.perplexity, point.num_tokens) for depth, point in curve.items()]
     return scores

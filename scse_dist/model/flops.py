@@ -43,6 +43,8 @@ def num_parameters(model: ModelSection, *, as_published: bool = False) -> int:
             num_maps, num_scalars = 2, 0
         case AnchoredAdapterConfig():
             num_maps, num_scalars = 3, 1
+        case _:
+            raise TypeError(f"count the parameters of {type(method).__name__} here")
     if as_published and not isinstance(method, LoopedBaselineConfig):
         num_maps, num_scalars = 3, 0
     return embeddings + block + final_norm + num_maps * d * d + num_scalars

@@ -1,23 +1,17 @@
 """Initial weights: a pure function of the model's shape, the scales and the seed."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scse_dist.config.schema import InitSection
 from scse_dist.model.layers import Embedding, Linear
 from scse_dist.model.methods.anchored import LearnedAnchor
 
-if TYPE_CHECKING:
-    from scse_dist.model.lm import LoopedLM
-
 
 @torch.no_grad()
-def initialise(model: LoopedLM, scales: InitSection, seed: int) -> None:
+def initialise(model: nn.Module, scales: InitSection, seed: int) -> None:
     """Fills embeddings and linear maps; gains keep the values their modules were built with.
 
     The generator is the run's own, so that nothing else in the process moves the initial weights.

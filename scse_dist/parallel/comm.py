@@ -122,24 +122,37 @@ def on_first_rank(action: Callable[[], T]) -> T:
 
     Raises:
         UserError: on every rank, if the action raised one.
+        RuntimeError: on the others, if it raised anything else; rank 0 raises that itself.
         LostRank: a peer is gone.
     """
-    outcome: tuple[T | None, str | None] = (None, None)
+    result: T | None = None
+    failure: Exception | None = None
     if world_size() == 1 or dist.get_rank() == 0:
         try:
-            outcome = action(), None
-        except UserError as error:
-            outcome = None, str(error)
-    result, message = broadcast_object(outcome)
+            result = action()
+        except Exception as error:  # whatever it is, the others must hear of it or they wait for ever
+            failure = error
+    result, message, is_users = broadcast_object((result, failure and str(failure), isinstance(failure, UserError)))
+    if failure is not None:
+        raise failure
     if message is not None:
-        raise UserError(message)
+        raise UserError(message) if is_users else RuntimeError(f"rank 0 failed: {message}")
     return cast(T, result)
 
 
-def barrier() -> None:
-    """Waits until all ranks are here.
+def on_every_rank(action: Callable[[], T]) -> T:
+    """Runs ``action`` on each rank for itself; a user's error on one of them becomes the same error on all.
 
     Raises:
+        UserError: on every rank, the first one that any rank raised.
         LostRank: a peer is gone.
     """
-    gather_ints(0)
+    result: T | None = None
+    message: str | None = None
+    try:
+        result = action()
+    except UserError as error:
+        message = str(error)
+    if any_rank(message is not None):
+        raise UserError(next(text for text in gather_objects(message) if text is not None))
+    return cast(T, result)

@@ -3,17 +3,17 @@
 Imports no torch.
 """
 
+import fcntl
 import json
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scse_dist.errors import UserError
-from scse_dist.files import write_atomically
+from scse_dist.files import plain_os_errors, write_atomically
 
 
 class JsonlLog:
@@ -29,7 +29,7 @@ class JsonlLog:
             UserError: no space left, or the file may not be written.
         """
         line = json.dumps(_finite(record), allow_nan=False) + "\n"
-        with _writing(self.path), self.path.open("a", encoding="utf-8") as file:
+        with plain_os_errors(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(line)
 
     def truncate_after(self, step: int) -> None:
@@ -40,7 +40,7 @@ class JsonlLog:
         """
         if self.path.exists():
             kept = [json.dumps(record) + "\n" for record in read_records(self.path) if record["step"] <= step]
-            with _writing(self.path):
+            with plain_os_errors(self.path):
                 write_atomically(self.path, "".join(kept))
 
 
@@ -61,8 +61,10 @@ class EvalRecord(BaseModel):
     config_fingerprint: str
     """Of everything that may not change in a resumed run."""
     data_fingerprint: str
+    precision: str
+    """Of the forward pass."""
     max_windows: int
-    """Budget per split; 0 is the whole split."""
+    """Budget per split; 0 is the whole split. Passages are always all scored."""
     value: float | None
     """null where it is not finite."""
     num_tokens: int
@@ -77,14 +79,15 @@ class EvalRecord(BaseModel):
 
 
 def replace_evals(path: Path, records: Iterable[EvalRecord]) -> None:
-    """Adds evaluation records; one with an identity that is there already takes its place. Atomic, for one writer.
+    """Adds evaluation records; one with an identity that is there already takes its place. Atomic.
 
     Raises:
         UserError: the file is damaged, no space left, or it may not be written.
     """
-    known = {record.identity: record for record in read_evals(path)}
-    known |= {record.identity: record for record in records}
-    with _writing(path):
+    with plain_os_errors(path), path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a run may be writing its own while it is evaluated from outside
+        known = {record.identity: record for record in read_evals(path)}
+        known |= {record.identity: record for record in records}
         write_atomically(path, "".join(record.model_dump_json() + "\n" for record in known.values()))
 
 
@@ -108,23 +111,16 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a log, in order; a last line that a kill left unfinished is not one.
 
     Raises:
-        UserError: another line is not JSON.
+        UserError: another line is not a JSON object with a step.
     """
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if line.endswith("\n"):
+            if line.endswith(b"\n"):
                 try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise UserError(f"{path}: line {number} is damaged ({error}); remove that line") from error
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; make room, or choose a folder that can be written") from error
+                    record = json.loads(line)
+                    yield record | {"step": int(record["step"])}
+                except (ValueError, KeyError, TypeError) as error:
+                    raise UserError(f"{path}: line {number} is damaged ({error!r}); remove that line") from error
 
 
 def _finite(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """What a run writes down while it trains: rank 0 to metrics, evaluations, TensorBoard and the terminal."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -10,9 +9,12 @@ import torch
 from scse_dist.checkpoint.manifest import Progress
 from scse_dist.config import RunConfig, dump_config
 from scse_dist.data.manifest import Manifest
+from scse_dist.evaluate.depth_curve import perplexity
 from scse_dist.evaluate.recording import record_scores
 from scse_dist.evaluate.suite import Score
+from scse_dist.files import plain_os_errors
 from scse_dist.model.flops import training_flops_per_token
+from scse_dist.parallel import comm
 from scse_dist.parallel.engine import StepVerdict
 from scse_dist.parallel.env import World
 from scse_dist.run_folder import RunFolder
@@ -49,14 +51,12 @@ class Reporter:
             self._board.close()
 
     def start_at(self, step: int) -> None:
-        """Opens the logs at the step that a run starts or goes on from; later records are dropped."""
-        if not self._is_writer:
-            return
-        self._metrics.truncate_after(step)
-        self._console = Console(self._config.train.num_steps, step)
-        if self._config.telemetry.tensorboard:
-            self._board = TensorBoard(self._folder.tensorboard, step + 1)
-            self._board.text("config", dump_config(self._config))
+        """Opens the logs at the step that a run starts or goes on from; later records are dropped. Collective.
+
+        Raises:
+            UserError: on every rank, if rank 0 cannot write.
+        """
+        comm.on_first_rank(lambda: self._open(step))
 
     def say(self, line: str) -> None:
         """A line for the person at the terminal, once for all ranks."""
@@ -75,19 +75,21 @@ class Reporter:
         return step % self._config.telemetry.log_every == 0 or step == self._config.train.num_steps
 
     def report(self, progress: Progress, loss: float, lr: float, verdict: StepVerdict, dynamics: Dynamics) -> None:
-        """Writes the record of a logged step."""
+        """Writes the record of a logged step; collective, because a disk that is full must stop all ranks.
+
+        Raises:
+            UserError: on every rank, if rank 0 cannot write.
+        """
         seconds = self.timer.take()
         total = sum(seconds.values())
         num_tokens, flops = self._num_tokens, self._flops
         self._num_tokens, self._flops = 0, 0.0
-        if not self._is_writer:
-            return
         device, dtype = self._world.device, torch.float32 if self._config.precision == "fp32" else torch.bfloat16
         num_loops = self._depths[0] if len(set(self._depths)) == 1 else self._depths
         record: dict[str, Any] = {
             "step": progress.step,
             "loss": loss,
-            "ppl": math.exp(min(loss, 700)),
+            "ppl": perplexity(loss),
             "num_loops": num_loops,
             "lr": lr,
             "grad_norm": verdict.grad_norm,
@@ -101,25 +103,49 @@ class Reporter:
             "mask_activity": dynamics.mask_activity,
             "memory_bytes": peak_memory_bytes(device),
         } | {f"seconds_{name}": spent for name, spent in seconds.items()}
+        comm.on_first_rank(lambda: self._write(record))
+
+    def evaluated(self, step: int, scores: Sequence[Score]) -> None:
+        """Writes an evaluation made while training; collective.
+
+        Raises:
+            UserError: on every rank, if rank 0 cannot write.
+        """
+        config = self._config
+        comm.on_first_rank(
+            lambda: record_scores(
+                self._folder,
+                config,
+                self._data,
+                step,
+                scores,
+                config.evaluate.max_windows,
+                config.precision,
+                self._board,
+            )
+        )
+        for name in dict.fromkeys(score.set for score in scores):
+            curve = "  ".join(f"T={s.num_loops}: {s.value:.1f}" for s in scores if s.set == name)
+            self.say(f"step {step}  {name} ppl  {curve}")
+
+    def _open(self, step: int) -> None:
+        self._metrics.truncate_after(step)
+        with plain_os_errors(self._folder.path):
+            self._console = Console(self._config.train.num_steps, step)
+            if self._config.telemetry.tensorboard:
+                self._board = TensorBoard(self._folder.tensorboard, step + 1)
+                self._board.text("config", dump_config(self._config))
+
+    def _write(self, record: dict[str, Any]) -> None:
         self._metrics.append(record)
         assert self._console is not None
         self._console.show(
-            progress.step,
-            f"loss {loss:.4f}  T {num_loops}  lr {lr:.2e}  |g| {verdict.grad_norm:.2f}  "
-            f"{record['tokens_per_s']:,.0f} tokens/s",
+            record["step"],
+            f"loss {record['loss']:.4f}  T {record['num_loops']}  lr {record['lr']:.2e}  "
+            f"|g| {record['grad_norm']:.2f}  {record['tokens_per_s']:,.0f} tokens/s",
         )
         if self._board:
-            self._board.scalars(progress.step, _curves(record))
-
-    def evaluated(self, step: int, scores: Sequence[Score]) -> None:
-        """Writes an evaluation made while training."""
-        if self._is_writer:
-            record_scores(
-                self._folder, self._config, self._data, step, scores, self._config.evaluate.max_windows, self._board
-            )
-            for name in dict.fromkeys(score.set for score in scores):
-                curve = "  ".join(f"T={s.num_loops}: {s.value:.1f}" for s in scores if s.set == name)
-                self.say(f"step {step}  {name} ppl  {curve}")
+            self._board.scalars(record["step"], _curves(record))
 
 
 def _curves(record: dict[str, Any]) -> dict[str, float]:

@@ -1,18 +1,16 @@
-"""A training run from its configuration to its last step.
-
-Shapes: B batch, L length, W window + 1 tokens.
-"""
+"""A training run from its configuration to its last step."""
 
 import contextlib
-import shutil
 from pathlib import Path
 
 import torch
 
+from scse_dist.checkpoint.manifest import Progress
 from scse_dist.checkpoint.restore import restore_newest
-from scse_dist.checkpoint.save import Progress, save_checkpoint
+from scse_dist.checkpoint.save import save_checkpoint
+from scse_dist.config.deepspeed import deepspeed_config
 from scse_dist.config.schema import RunConfig
-from scse_dist.data.manifest import Manifest, read_manifest
+from scse_dist.data.manifest import Manifest, check_tokenizer, read_manifest
 from scse_dist.data.resolve import resolve
 from scse_dist.data.stream import TrainingBatches, WindowReader
 from scse_dist.errors import ExitCode, UserError
@@ -50,12 +48,13 @@ def train(config: RunConfig, world: World) -> ExitCode:
         while progress.step < config.train.num_steps:
             progress = train_step(engine, batches, config, progress, reporter)
             finished = progress.step == config.train.num_steps
-            if _is_due(config.evaluate.every, progress.step):
+            stopping = stop.agreed()
+            # Who is asked to stop has little time: the state comes first, the evaluation is left out.
+            if _is_due(config.evaluate.every, progress.step) and not stopping:
                 with engine.evaluating() as model:
                     budget = Budget(config.evaluate.depths, config.evaluate.batch_size, config.evaluate.max_windows)
                     scores = evaluate_sets(model, data_folder, manifest, config, config.evaluate.sets, budget, world)
                 reporter.evaluated(progress.step, scores)
-            stopping = stop.agreed()
             if stopping or finished or _is_due(config.checkpoint.every, progress.step):
                 saved = save_checkpoint(folder.checkpoints, engine, progress, config, manifest)
                 reporter.say(f"saved {saved}")
@@ -72,12 +71,14 @@ def _open(config: RunConfig, world: World, stack: contextlib.ExitStack) -> tuple
         raise UserError("data.path is not set; give a folder made by `scse-dist prepare`")
     data_folder = Path(config.data.path)
     manifest = comm.on_first_rank(lambda: read_manifest(data_folder))
+    tokenizer = comm.on_first_rank(lambda: check_tokenizer(data_folder, manifest))
     config = resolve(config, manifest)
     check_precision(config, world)
+    deepspeed_config(config, world.size)
     folder = RunFolder(config.run.dir)
+    comm.on_first_rank(lambda: folder.check(config))
     comm.on_first_rank(lambda: stack.enter_context(folder.locked()))
-    comm.on_first_rank(lambda: folder.claim(config))
-    comm.on_first_rank(lambda: _keep_tokenizer(data_folder / manifest.tokenizer.file, folder))
+    comm.on_first_rank(lambda: folder.claim(config, tokenizer))
     return config, folder, manifest
 
 
@@ -87,17 +88,13 @@ def check_precision(config: RunConfig, world: World) -> None:
     Raises:
         UserError: bf16 on a CUDA device that has none.
     """
-    if config.precision != "fp32" and world.device.type == "cuda" and not torch.cuda.is_bf16_supported():
+    if (
+        config.precision != "fp32"
+        and world.device.type == "cuda"
+        and not torch.cuda.is_bf16_supported(including_emulation=False)
+    ):
         name = torch.cuda.get_device_name(world.device)
         raise UserError(f"precision={config.precision}: {name} has no bf16; use precision=fp32")
-
-
-def _keep_tokenizer(tokenizer: Path, folder: RunFolder) -> None:
-    """A run folder can be evaluated and generate text after its data is gone."""
-    if not folder.tokenizer.exists():
-        partial = folder.tokenizer.with_suffix(".partial")
-        shutil.copyfile(tokenizer, partial)
-        partial.replace(folder.tokenizer)
 
 
 def _is_due(every: int, step: int) -> bool:

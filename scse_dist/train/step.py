@@ -31,11 +31,13 @@ def train_step(
 
     loss_sum, depths = torch.zeros((), device=world.device), []
     verdict, input_ids_BL = StepVerdict(False, 0.0), torch.empty(0)
-    for microbatch in range(engine.grad_accum_steps):
+    with timer.phase("data"):
+        microbatches = comm.on_every_rank(lambda: [batches.batch_BW(step, m) for m in range(engine.grad_accum_steps)])
+    for microbatch, tokens_BW in enumerate(microbatches):
         num_loops = depth_at(config.depth, config.seed, step, microbatch)
         _check_agreement(num_loops, config)
         with timer.phase("data"):
-            input_ids_BL, labels_BL = _inputs_and_labels(batches.batch_BW(step, microbatch).to(world.device))
+            input_ids_BL, labels_BL = _inputs_and_labels(tokens_BW.to(world.device))
         with timer.phase("forward_backward"):
             loss_sum += engine.forward_backward(input_ids_BL, labels_BL, num_loops, num_tokens)
         with timer.phase("optimizer"):
@@ -49,13 +51,13 @@ def train_step(
         num_tokens=progress.num_tokens + num_tokens,
         num_samples=progress.num_samples + config.train.global_batch_size,
     )
-    if reporter.count(step + 1, num_tokens, depths):
+    if reporter.count(step + 1, num_tokens, depths) or not verdict.applied:
         loss = comm.sum_over_ranks(loss_sum.double()).item() / num_tokens
         with engine.evaluating() as model:
             dynamics = probe(model, input_ids_BL, depths[-1])
         reporter.report(progress, loss, lr, verdict, dynamics)
-    elif not verdict.applied:
-        reporter.say(f"step {step + 1}: gradient norm {verdict.grad_norm}; the step was skipped")
+    if not verdict.applied:
+        reporter.say(f"WARNING: step {step + 1} was skipped, its gradient norm is {verdict.grad_norm}")
     return progress
 
 

@@ -16,6 +16,7 @@ RECORD = EvalRecord(
     seed=0,
     config_fingerprint="c",
     data_fingerprint="d",
+    precision="fp32",
     max_windows=256,
     value=34.5,
     num_tokens=1000,
@@ -83,7 +84,7 @@ def test_readers_pass_over_a_torn_last_line_only(tmp_path: Path) -> None:
 
 
 def test_no_space_left_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"^/dev/full: No space left on device; make room"):
+    with pytest.raises(UserError, match=r"^/dev/full: no space left on that disk; free some"):
         JsonlLog(Path("/dev/full")).append({"step": 1})
 
 
