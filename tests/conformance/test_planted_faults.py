@@ -14,7 +14,7 @@ SOUND = Cell(2, "every_loop", 3)
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome]:
-    return run_ranks(train_cells, 2, [*FAULTY, SOUND], tmp_path_factory.mktemp("faults"))[0]
+    return run_ranks(train_cells, 2, [*FAULTY, SOUND], tmp_path_factory.mktemp("faults"), timeout=280)[0]
 
 
 @pytest.mark.parametrize("cell", FAULTY, ids=lambda cell: cell.name)

@@ -26,12 +26,12 @@ POISONED = [
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome]:
-    return run_ranks(train_cells, 2, BF16, tmp_path_factory.mktemp("bf16"))[0]
+    return run_ranks(train_cells, 2, BF16, tmp_path_factory.mktemp("bf16"), timeout=280)[0]
 
 
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Cell, tuple[Outcome, Outcome]]]:
-    return run_ranks(train_poisoned, 2, POISONED, tmp_path_factory.mktemp("poisoned"))
+    return run_ranks(train_poisoned, 2, POISONED, tmp_path_factory.mktemp("poisoned"), timeout=280)
 
 
 @pytest.mark.parametrize("cell", BF16, ids=lambda cell: cell.name)

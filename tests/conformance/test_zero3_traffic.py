@@ -17,7 +17,7 @@ NO_RECOMPUTATION = Cell(3, "none", tight=True)
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, dict[str, list[int]]]:
     cells = [SHIPPED, RELEASED, NO_RECOMPUTATION]
-    return run_ranks(measure, 2, cells, NUM_STEPS, tmp_path_factory.mktemp("traffic"))[0]
+    return run_ranks(measure, 2, cells, NUM_STEPS, tmp_path_factory.mktemp("traffic"), timeout=280)[0]
 
 
 @pytest.mark.parametrize("cell", [SHIPPED, RELEASED], ids=lambda cell: cell.name)
