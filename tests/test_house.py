@@ -12,7 +12,7 @@ PACKAGES = ("scse_dist", "data_prep", "launchers", "ds_configs")
 
 KNOWS: dict[str, set[str]] = {
     "errors": set(),
-    "files": set(),
+    "files": {"errors"},
     "ds_configs": set(),
     "config": {"ds_configs", "errors"},
     # the middle rooms do not know one another; the engine alone has to know what it shards
@@ -23,7 +23,7 @@ KNOWS: dict[str, set[str]] = {
     "generate": {"data", "model"},
     "run_folder": {"config", "errors", "files"},
     "checkpoint": {"config", "data", "errors", "files", "model", "parallel", "run_folder"},
-    "evaluate": {"config", "data", "errors", "model", "parallel", "run_folder", "telemetry"},
+    "evaluate": {"config", "data", "errors", "files", "model", "parallel", "run_folder", "telemetry"},
     "train": {
         "checkpoint",
         "config",

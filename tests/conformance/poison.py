@@ -8,14 +8,20 @@ from scse_dist.model.lm import LoopedLMOutput
 from scse_dist.parallel.engine import Engine
 from scse_dist.parallel.env import World
 from tests.conformance.cases import LR_BY_STEP, Cell, Outcome, batches, initial_model, num_loops_by_step, run_config
-from tests.conformance.worker import run_step, whole_weights
+from tests.conformance.worker import run_step, train_cells, whole_weights
 
 POISON_BY_STEP = {1: math.nan, 2: math.inf}
 
 
-def train_poisoned(world: World, cells: list[Cell], folder: Path) -> dict[Cell, tuple[Outcome, Outcome]]:
-    """For each cell: steps 0 to 3 of which 1 and 2 are poisoned, and the same without steps 1 and 2."""
-    return {cell: (_train(world, cell, (0, 1, 2, 3), folder), _train(world, cell, (0, 3), folder)) for cell in cells}
+def train_and_poison(
+    world: World, healthy: list[Cell], poisoned: list[Cell], folder: Path
+) -> tuple[dict[Cell, Outcome], dict[Cell, tuple[Outcome, Outcome]]]:
+    """Trains the healthy cells as they are, and each of the others twice: steps 0 to 3 of which 1 and 2 are poisoned,
+    and the same without steps 1 and 2."""
+    pairs = {
+        cell: (_train(world, cell, (0, 1, 2, 3), folder), _train(world, cell, (0, 3), folder)) for cell in poisoned
+    }
+    return train_cells(world, healthy, folder), pairs
 
 
 def _train(world: World, cell: Cell, steps: tuple[int, ...], folder: Path) -> Outcome:

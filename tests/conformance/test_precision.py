@@ -8,8 +8,7 @@ import torch
 
 from tests.conformance.cases import Cell, Outcome, reference_history
 from tests.conformance.compare import deviation
-from tests.conformance.poison import train_poisoned
-from tests.conformance.worker import train_cells
+from tests.conformance.poison import train_and_poison
 from tests.helpers.dist import run_ranks
 
 STAGES = (0, 1, 2, 3)
@@ -25,17 +24,13 @@ POISONED = [
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Outcome]:
-    return run_ranks(train_cells, 2, BF16, tmp_path_factory.mktemp("bf16"), timeout=280)[0]
-
-
-@pytest.fixture(scope="module")
-def poisoned(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Cell, tuple[Outcome, Outcome]]]:
-    return run_ranks(train_poisoned, 2, POISONED, tmp_path_factory.mktemp("poisoned"), timeout=280)
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[Cell, Outcome], dict]]:
+    return run_ranks(train_and_poison, 2, BF16, POISONED, tmp_path_factory.mktemp("precision"), timeout=280)
 
 
 @pytest.mark.parametrize("cell", BF16, ids=lambda cell: cell.name)
-def test_bf16_trains_near_fp32(cell: Cell, outcomes: dict):
+def test_bf16_trains_near_fp32(cell: Cell, ranks: list):
+    outcomes, _ = ranks[0]
     found = deviation(outcomes[cell], reference_history(cell.method))
     # Measured: 2e-4 to 6e-4, about 0.015, about 0.006 (a bf16 number alone is off by up to 0.004).
     assert 1e-6 < found.loss < 2e-3
@@ -44,9 +39,9 @@ def test_bf16_trains_near_fp32(cell: Cell, outcomes: dict):
 
 
 @pytest.mark.parametrize("cell", POISONED, ids=lambda cell: cell.name)
-def test_a_step_with_a_gradient_that_is_not_finite_never_happened(cell: Cell, poisoned: list):
-    for rank in poisoned:
-        outcome, without = rank[cell]
+def test_a_step_with_a_gradient_that_is_not_finite_never_happened(cell: Cell, ranks: list):
+    for _, poisoned in ranks:
+        outcome, without = poisoned[cell]
         assert outcome.applied == [True, False, False, True]
         assert [math.isfinite(norm) for norm in outcome.grad_norms] == outcome.applied
         assert [outcome.losses[0], outcome.losses[3]] == without.losses
