@@ -33,7 +33,7 @@ test-slurm: $(STAMP)  ## Real Slurm on this machine
 lint: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix

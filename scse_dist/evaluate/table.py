@@ -9,6 +9,10 @@ from rich.table import Table
 from scse_dist.evaluate.suite import Score
 
 
+_WIDE = 400
+"""Columns; the table takes what it needs, and a terminal that is narrower wraps rather than loses digits."""
+
+
 def print_depth_table(scores: Sequence[Score], trained: tuple[int, int]) -> None:
     """Prints the table; columns inside the trained range of depths are marked."""
     depths = sorted({score.num_loops for score in scores})
@@ -25,7 +29,7 @@ def print_depth_table(scores: Sequence[Score], trained: tuple[int, int]) -> None
     for name, metric in dict.fromkeys((score.set, score.metric) for score in scores):
         cells = [values.get((name, metric, depth)) for depth in depths]
         table.add_row(name, metric, *("" if cell is None else _shown(cell) for cell in cells))
-    Console(width=max(80, 36 + 10 * len(depths)), highlight=False).print(table)
+    Console(width=_WIDE, highlight=False).print(table)
 
 
 def _shown(value: float) -> str:
