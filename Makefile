@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 test: $(STAMP)  ## Needs neither root nor GPU; at most 9 minutes on 2 cores
-	$(PYTEST)
+	$(PYTEST) -n 2 --dist loadfile
 
 test-slow: $(STAMP)  ## Whole matrices, kills, the demo itself
 	$(PYTEST) -m slow

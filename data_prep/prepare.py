@@ -125,7 +125,8 @@ def _refuse_empty(spools: dict[str, Spool]) -> None:
         raise UserError("the sources hold no text: the corpus is empty")
     for name, count in counts.items():
         if not count:
-            raise UserError(f"split {name} would be empty: {_more_text(name)} (documents so far: {counts})")
+            so_far = ", ".join(f"{name} {number}" for name, number in counts.items())
+            raise UserError(f"split {name} would be empty: {_more_text(name)} (documents so far: {so_far})")
 
 
 def _write_split(folder: Path, spool: Spool, tokenizer: Tokenizer, options: PrepareOptions, report: Report) -> Split:

@@ -45,9 +45,22 @@ def test_the_commands_of_the_tour(tmp_path: Path) -> None:
     assert (work / "runs/manual/figures/depth-response.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-)
+def test_the_page_of_settings_is_what_the_schema_says() -> None:
+    written = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "settings_page.py")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert written.stdout == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert "| `train.num_steps` | `1000` |" in written.stdout
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_local_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text(encoding="utf-8")):
         assert ((ROOT / page).parent / target).exists(), target

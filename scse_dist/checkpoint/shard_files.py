@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import torch
 import xxhash
 
+from scse_dist.parallel.accelerator import name_accelerator
+
 
 class FileEntry(NamedTuple):
     """A file of a checkpoint as its manifest lists it."""
@@ -104,6 +106,7 @@ class _HashingWriter:
 @contextlib.contextmanager
 def _known_types() -> Iterator[None]:
     """DeepSpeed pickles a few small objects of its own beside the tensors."""
+    name_accelerator()
     from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
     from deepspeed.runtime.zero.config import ZeroStageEnum
     from deepspeed.utils.tensor_fragment import fragment_address

@@ -8,7 +8,6 @@ from rich.table import Table
 
 from scse_dist.evaluate.suite import Score
 
-
 _WIDE = 400
 """Columns; the table takes what it needs, and a terminal that is narrower wraps rather than loses digits."""
 

@@ -9,7 +9,6 @@ Shapes: B batch, L length.
 import contextlib
 import logging
 import math
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +23,13 @@ from scse_dist.config.schema import RunConfig
 from scse_dist.model.lm import LoopedLM, LoopedLMOutput
 from scse_dist.model.unroll import Unroll
 from scse_dist.parallel import comm
+from scse_dist.parallel.accelerator import name_accelerator
 from scse_dist.parallel.env import World
 
-os.environ.setdefault("DS_ACCELERATOR", "cuda" if torch.cuda.is_available() else "cpu")
+name_accelerator()
 
-import deepspeed
-from deepspeed.utils import set_z3_leaf_modules
+import deepspeed  # noqa: E402 (it looks for an accelerator while it is imported)
+from deepspeed.utils import set_z3_leaf_modules  # noqa: E402
 
 
 class StepVerdict(NamedTuple):
