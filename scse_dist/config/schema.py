@@ -63,7 +63,7 @@ class ModelSection(Section):
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
         if self.width % self.num_heads:
-            fitting = [n for n in range(1, self.width + 1) if self.width % n == 0] or [1]
+            fitting = [n for n in range(1, self.width + 1) if self.width % n == 0]
             raise ValueError(
                 f"model.num_heads={self.num_heads} does not divide model.width={self.width}; choose one of {fitting}"
             )
