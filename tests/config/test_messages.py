@@ -84,9 +84,10 @@ RANGES = [
 CONTRADICTIONS = [
     (
         "model.num_heads=5",
-        "model.num_heads=5 does not divide model.width=384; choose one of [8, 12, 16, 24, 32, 48]",
+        "model.num_heads=5 does not divide model.width=384; choose one of [1, 2, 3, 4, 6, 8, 12, 16, "
+        "24, 32, 48, 64, 96, 128, 192, 384]",
     ),
-    ("model.width=5", "model.num_heads=6 does not divide model.width=5; choose one of [1]"),
+    ("model.width=5", "model.num_heads=6 does not divide model.width=5; choose one of [1, 5]"),
     ("depth.schedule=poisson", "depth.schedule=poisson needs depth.mean"),
     ("depth.schedule=curriculum", "depth.schedule=curriculum needs depth.curriculum_steps"),
     ("depth.mean=3", "depth.mean would be ignored: it belongs to depth.schedule=poisson, not uniform"),
