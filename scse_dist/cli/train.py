@@ -1,12 +1,14 @@
 """``scse-dist train``: one process becomes a rank, or a launcher of ranks."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import yaml
 
 from launchers import find_recipe
+from launchers.local import PASSED_ON, default_nproc, launch
 from scse_dist.config import RunConfig, dump_config, load_config
 from scse_dist.config.accumulation import accumulation_steps
 from scse_dist.config.deepspeed import deepspeed_config
@@ -34,8 +36,6 @@ def train_recipe(recipe: Path, overrides: list[str], nproc: int | None, *, dry_r
     if is_rank and not dry_run:
         return run_rank(config)
 
-    from launchers.local import default_nproc, launch
-
     world_size = int(os.environ.get("WORLD_SIZE", "1")) if is_rank else nproc or default_nproc(config.parallel.device)
     config = _resolved(config, world_size)
     folder = RunFolder(config.run.dir)
@@ -55,6 +55,10 @@ def train_recipe(recipe: Path, overrides: list[str], nproc: int | None, *, dry_r
 
 def run_rank(config: RunConfig) -> int:
     """This process's part of a run; a process that no launcher started is a world of one."""
+    # Until the run itself listens there is nothing to save: a request to stop means leave, to be started again.
+    for number in PASSED_ON:
+        signal.signal(number, lambda *_: os._exit(ExitCode.RESUME))
+
     from scse_dist.parallel.env import init_world, teardown
     from scse_dist.train.run import train
 
