@@ -38,7 +38,7 @@ def save_checkpoint(checkpoints: Path, engine: Engine, progress: Progress, confi
     engine.save(partial, ENGINE_FOLDER, files)
     reports = comm.gather_objects((files.written, files.failure and _reason(files.failure)))
     comm.on_first_rank(lambda: _publish(partial, final, reports, _describe(engine, progress, config, data)))
-    comm.on_first_rank(lambda: _retain(final, config.checkpoint.keep_last))
+    comm.on_first_rank(lambda: retain(final, config.checkpoint.keep_last))
     return final
 
 
@@ -70,7 +70,7 @@ def _publish(partial: Path, final: Path, reports: list, manifest: CheckpointMani
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _retain(saved: Path, keep_last: int) -> None:
+def retain(saved: Path, keep_last: int) -> None:
     """Removes the oldest; a folder that loses its manifest first can never be taken for a whole one.
 
     Later steps do not count: they were found damaged when the run fell back to an earlier one.

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from scse_dist.checkpoint.manifest import published
+from scse_dist.checkpoint.save import retain
+from scse_dist.checkpoint.weights import find_checkpoint
 from scse_dist.errors import ExitCode
 from tests.helpers.damage import cut_in_half, flip_a_byte
 from tests.helpers.runs import command, environment, make_data, metrics, train, train_arguments
@@ -72,6 +74,28 @@ def test_a_checkpoint_without_manifest_does_not_count(finished: tuple[Path, Path
 
     assert result.returncode == ExitCode.DONE, result.stderr
     assert "(step 4)" in result.stdout
+
+
+def test_a_damaged_manifest_falls_back_like_a_damaged_shard(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    run = copy_of(finished[0], tmp_path / "run")
+    cut_in_half(run / "checkpoints" / "step-00000006" / "manifest.json")
+
+    result = train(run, finished[1], *STEPS)
+
+    assert result.returncode == ExitCode.DONE, result.stderr
+    assert "WARNING" in result.stdout
+    assert "(step 4)" in result.stdout
+    assert find_checkpoint(run / "checkpoints", 2).name == "step-00000002"
+
+
+def test_retention_never_counts_what_lies_beyond_the_step_just_saved(tmp_path: Path) -> None:
+    """After a fallback the damaged later checkpoint must not push out the good one."""
+    for step in (4, 6, 12):
+        folder = tmp_path / f"step-{step:08d}"
+        folder.mkdir()
+        (folder / "manifest.json").write_text("{}")
+    retain(tmp_path / "step-00000006", keep_last=1)
+    assert [path.name for path in published(tmp_path)] == ["step-00000012", "step-00000006"]
 
 
 def test_a_checkpoint_of_another_method_is_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from launchers import find_recipe
 from scse_dist.__main__ import main
+from scse_dist.cli.demo import ranks_for
+from scse_dist.config import load_config
 from scse_dist.errors import ExitCode
 from tests.helpers.damage import flip_a_byte
 from tests.helpers.runs import TINY, make_data, train, train_arguments
@@ -148,6 +151,16 @@ def test_a_ds_config_that_contradicts_the_recipe_names_both(
     assert_refused(result, "zero_optimization.stage=1 contradicts parallel.zero_stage=2")
 
 
+def test_another_tokenizer_and_none_are_refused(tmp_path: Path, run_here: Callable[..., Outcome]) -> None:
+    data = make_data(tmp_path / "data")
+    (data / "tokenizer.model").write_bytes(b"another one")
+    refused = run_here(*train_arguments(tmp_path / "run", data, nproc=2))
+    assert_refused(refused, "tokenizer.model: is not the tokenizer these shards were written with")
+    (data / "tokenizer.model").unlink()
+    assert_refused(run_here(*train_arguments(tmp_path / "run", data)), "tokenizer.model: No such file")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
     shard = next((data / "train").glob("shard.*.mds"))
@@ -182,6 +195,23 @@ def test_nproc_under_a_foreign_launcher_is_an_error(
 ) -> None:
     monkeypatch.setenv("RANK", "0")
     assert_refused(train(tmp_path / "run", data), "--nproc=1", "leave --nproc out")
+
+
+def test_a_dry_run_under_a_foreign_launcher_trains_nothing(
+    data: Path, tmp_path: Path, run_here: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    arguments = train_arguments(tmp_path / "run", data)
+    result = run_here(*arguments[: arguments.index("--nproc")], "--dry-run")
+    assert result.returncode == ExitCode.DONE
+    assert "ranks: 2" in result.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("num_gpus", "ranks"), [(0, 2), (1, 1), (2, 2), (3, 2), (4, 4), (8, 8), (64, 16)])
+def test_the_demo_uses_the_gpus_that_its_batch_can_be_shared_by(num_gpus: int, ranks: int) -> None:
+    assert ranks_for(load_config(find_recipe(Path("demo.yaml"))), num_gpus) == ranks
 
 
 def test_debug_shows_the_traceback(run_here: Callable[..., Outcome]) -> None:
