@@ -96,6 +96,8 @@ def read_checkpoint(folder: Path) -> CheckpointManifest:
         raise UserError(f"{path}: {error.strerror}; give a folder such as checkpoints/step-00000500") from error
     except (ValidationError, ValueError) as error:
         raise UserError(f"{path}: damaged or of another version of scse-dist") from error
+    if not manifest.files:
+        raise UserError(f"{path}: lists no files; use another checkpoint (--step N)")
     if manifest.format_version != FORMAT_VERSION:
         raise UserError(f"{path}: format_version={manifest.format_version}, this program reads {FORMAT_VERSION}")
     return manifest
