@@ -1,6 +1,7 @@
 """The one small training task that all cells of the matrix, and the reference, work on."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -111,7 +112,7 @@ def _write_tight_config(zero_stage: int, folder: Path) -> Path:
         zero |= {"stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0}
     elif zero_stage:
         zero |= {"allgather_bucket_size": 1000, "overlap_comm": False}
-    path = folder / f"tight{zero_stage}.json"
+    path = folder / f"tight{zero_stage}-{os.getpid()}.json"  # each rank its own: none reads what another is writing
     path.write_text(json.dumps({"zero_optimization": zero}))
     return path
 
