@@ -59,6 +59,10 @@ class Engine:
             config=deepspeed_config(config, world.size),
             dist_init_required=False,
         )[0]
+        if config.precision == "bf16" and config.parallel.zero_stage == 0:
+            # This optimizer steps once with zero gradients when it is built, and Adam's bias correction counts that.
+            for state in self._engine.optimizer.state.values():
+                state["step"].zero_()
         self._engine._copy_recovery_script = lambda save_path: None  # its scripts would lie beside what we list
         if hasattr(self._engine.optimizer, "check_grad_overflow"):
             # Off by default in fp32, where ZeRO-1/2 would then write NaN into every parameter.
