@@ -29,12 +29,22 @@ def hash_file(path: Path) -> tuple[int, str]:
 
 def write_atomically(path: Path, text: str) -> None:
     """Replaces a file's content so that a reader or a crash sees the old or the new one, never a part."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with replacing(path) as partial:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a name to write to, this process's alone; it becomes ``path`` at the end and vanishes after an error."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager

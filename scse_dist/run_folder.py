@@ -11,7 +11,7 @@ from pathlib import Path
 from scse_dist.config import RunConfig, dump_config, read_config
 from scse_dist.config.changes import forbidden_changes
 from scse_dist.errors import UserError
-from scse_dist.files import plain_os_errors, write_atomically
+from scse_dist.files import plain_os_errors, replacing, write_atomically
 
 
 class RunFolder:
@@ -50,9 +50,8 @@ class RunFolder:
         self.check(config)
         with plain_os_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            partial = self.tokenizer.with_name(".tokenizer.partial")
-            shutil.copyfile(tokenizer, partial)
-            partial.replace(self.tokenizer)
+            with replacing(self.tokenizer) as partial:
+                shutil.copyfile(tokenizer, partial)
             write_atomically(self.config, dump_config(config))
 
     def discard_logs(self) -> None:

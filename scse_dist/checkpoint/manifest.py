@@ -70,8 +70,18 @@ def step_folder(checkpoints: Path, step: int) -> Path:
 
 
 def published(checkpoints: Path) -> list[Path]:
-    """Folders with a manifest, newest first."""
-    return sorted((p.parent for p in checkpoints.glob(f"step-*/{MANIFEST}")), reverse=True)
+    """Folders with a manifest, newest first; a copy under another name is none of the run's."""
+    folders = [path.parent for path in checkpoints.glob(f"step-*/{MANIFEST}")]
+    return sorted(filter(_is_named_by_step, folders), key=step_of, reverse=True)
+
+
+def step_of(folder: Path) -> int:
+    """The step that a checkpoint's folder is named after."""
+    return int(folder.name.removeprefix("step-"))
+
+
+def _is_named_by_step(folder: Path) -> bool:
+    return folder.name.removeprefix("step-").isdecimal() and folder == step_folder(folder.parent, step_of(folder))
 
 
 def sweep_partial(checkpoints: Path) -> None:
@@ -96,6 +106,8 @@ def read_checkpoint(folder: Path) -> CheckpointManifest:
         raise UserError(f"{path}: {error.strerror}; give a folder such as checkpoints/step-00000500") from error
     except (ValidationError, ValueError) as error:
         raise UserError(f"{path}: damaged or of another version of scse-dist") from error
+    if manifest.progress.step != step_of(folder):
+        raise UserError(f"{path}: is of step {manifest.progress.step}, not the one its folder is named after")
     if not manifest.files:
         raise UserError(f"{path}: lists no files; use another checkpoint (--step N)")
     if manifest.format_version != FORMAT_VERSION:

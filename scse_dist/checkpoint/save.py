@@ -15,6 +15,7 @@ from scse_dist.checkpoint.manifest import (
     Progress,
     published,
     step_folder,
+    step_of,
 )
 from scse_dist.checkpoint.shard_files import ShardFiles
 from scse_dist.config.schema import RunConfig
@@ -75,7 +76,7 @@ def retain(saved: Path, keep_last: int) -> None:
 
     Later steps do not count: they were found damaged when the run fell back to an earlier one.
     """
-    up_to_now = [folder for folder in published(saved.parent) if folder.name <= saved.name]
+    up_to_now = [folder for folder in published(saved.parent) if step_of(folder) <= step_of(saved)]
     for surplus in up_to_now[keep_last:] if keep_last else []:
         if not surplus.is_symlink():
             (surplus / MANIFEST).unlink()

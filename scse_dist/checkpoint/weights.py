@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from scse_dist.checkpoint.manifest import ENGINE_FOLDER, CheckpointManifest, faults, published, read_checkpoint
+from scse_dist.checkpoint.manifest import ENGINE_FOLDER, CheckpointManifest, faults, published, read_checkpoint, step_of
 from scse_dist.checkpoint.shard_files import ShardFiles
 from scse_dist.errors import UserError
 from scse_dist.model.lm import LoopedLM
@@ -17,7 +17,7 @@ def find_checkpoint(checkpoints: Path, step: int | None) -> Path:
     Raises:
         UserError: there is none.
     """
-    found = {int(folder.name.removeprefix("step-")): folder for folder in published(checkpoints)}
+    found = {step_of(folder): folder for folder in published(checkpoints)}
     if not found:
         raise UserError(f"{checkpoints}: holds no checkpoint; train the run first")
     wanted = max(found) if step is None else step

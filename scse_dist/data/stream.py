@@ -24,6 +24,7 @@ from scse_dist.errors import UserError
 from scse_dist.files import hash_file
 
 _CACHED_RECORDS = 256
+_WAY_OUT = "restore the file or prepare the data again"
 
 
 class WindowReader:
@@ -52,7 +53,7 @@ class WindowReader:
         self._verify = verify
         self._shards = self._open_shards(split)
         self._first_record = [0, *accumulate(shard.samples for shard in self._shards)]
-        self._verified: set[int] = set()
+        self._verified: dict[int, tuple[int, int, int]] = {}
         self._records: OrderedDict[int, np.ndarray] = OrderedDict()
 
     def __len__(self) -> int:
@@ -83,27 +84,37 @@ class WindowReader:
             self._records.move_to_end(record)
             return self._records[record]
         shard = bisect.bisect_right(self._first_record, record) - 1
-        if shard not in self._verified:
-            self._check_file(self._split.shards[shard])
-            self._verified.add(shard)
+        self._check_shard(shard)
         tokens = self._shards[shard][record - self._first_record[shard]]["tokens"]
         self._records[record] = tokens
         if len(self._records) > _CACHED_RECORDS:
             self._records.popitem(last=False)
         return tokens
 
+    def _check_shard(self, shard: int) -> None:
+        """Checks a file when it is first used and whenever it is no longer the one that was checked."""
+        entry = self._split.shards[shard]
+        path = self._folder / entry.file
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}; {_WAY_OUT}") from error
+        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._verified.get(shard) != seen:
+            self._check_file(entry)
+            self._verified[shard] = seen
+
     def _check_file(self, entry: Shard, *, always_hash: bool = False) -> None:
         path = self._folder / entry.file
-        way_out = "restore the file or prepare the data again"
         try:
             hashed = self._verify or always_hash
             size, digest = hash_file(path) if hashed else (path.stat().st_size, entry.xxh3_128)
         except OSError as error:
-            raise UserError(f"{path}: {error.strerror}; {way_out}") from error
+            raise UserError(f"{path}: {error.strerror}; {_WAY_OUT}") from error
         if size != entry.num_bytes:
-            raise UserError(f"{path}: {size} bytes, the manifest says {entry.num_bytes}; {way_out}")
+            raise UserError(f"{path}: {size} bytes, the manifest says {entry.num_bytes}; {_WAY_OUT}")
         if digest != entry.xxh3_128:
-            raise UserError(f"{path}: its content is not what the manifest says (xxh3_128); {way_out}")
+            raise UserError(f"{path}: its content is not what the manifest says (xxh3_128); {_WAY_OUT}")
 
 
 class TrainingBatches:

@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
+from scse_dist.files import replacing
+
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Told apart without red and green (Okabe and Ito)."""
 _INK, _FAINT, _BAND = "#222222", "#e4e4e4", "#f2f0e9"
@@ -51,9 +53,8 @@ def depth_response(curves: dict[str, dict[int, float]], trained: tuple[int, int]
 def save_png(figure: Figure, path: Path) -> None:
     """Writes a picture so that a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    figure.savefig(partial, format="png")
-    partial.replace(path)
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png")
 
 
 def _set_up_depths(axes: Axes, depths: list[int]) -> None:

@@ -98,6 +98,13 @@ def test_retention_never_counts_what_lies_beyond_the_step_just_saved(tmp_path: P
     assert [path.name for path in published(tmp_path)] == ["step-00000012", "step-00000006"]
 
 
+def test_a_copy_of_a_checkpoint_under_another_name_is_none_of_the_runs(tmp_path: Path) -> None:
+    for name in ("step-00000005", "step-5-good", "step-00000015", "step-100000000", "step-15"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+    assert [path.name for path in published(tmp_path)] == ["step-100000000", "step-00000015", "step-00000005"]
+
+
 def test_a_checkpoint_of_another_method_is_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished[0] / "checkpoints", run / "checkpoints")
